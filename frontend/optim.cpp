@@ -239,97 +239,130 @@ std::map<std::string, double> with_clipping(std::map<std::string, double> option
   options.emplace("clip_grad_norm_type", o.clip_grad_norm_type);
   return options;
 }
-std::map<std::string, double> options_of(const SGDOptions& o) {
-  return with_clipping({{"lr", o.lr},
-                        {"momentum", o.momentum},
-                        {"dampening", o.dampening},
-                        {"weight_decay", o.weight_decay},
-                        {"nesterov", o.nesterov ? 1 : 0},
-                        {"maximize", o.maximize ? 1 : 0}},
-                       o);
-}
-template <class AdamOrAdamW>
-std::map<std::string, double> options_of_adam(const AdamOrAdamW& o) {
-  return with_clipping({{"lr", o.lr},
-                        {"beta1", o.betas.first},
-                        {"beta2", o.betas.second},
-                        {"eps", o.eps},
-                        {"weight_decay", o.weight_decay},
-                        {"amsgrad", o.amsgrad ? 1 : 0},
-                        {"maximize", o.maximize ? 1 : 0},
-                        {"do_bias_correction", o.do_bias_correction ? 1 : 0}},
-                       o);
-}
-std::map<std::string, double> options_of(const AdamOptions& o) { return options_of_adam(o); }
-std::map<std::string, double> options_of(const AdamWOptions& o) { return options_of_adam(o); }
-std::map<std::string, double> options_of(const RMSpropOptions& o) {
-  return with_clipping({{"lr", o.lr},
-                        {"alpha", o.alpha},
-                        {"eps", o.eps},
-                        {"weight_decay", o.weight_decay},
-                        {"momentum", o.momentum},
-                        {"centered", o.centered ? 1 : 0},
-                        {"maximize", o.maximize ? 1 : 0}},
-                       o);
-}
-std::map<std::string, double> options_of(const AdagradOptions& o) {
-  return with_clipping({{"lr", o.lr},
-                        {"lr_decay", o.lr_decay},
-                        {"weight_decay", o.weight_decay},
-                        {"initial_accumulator_value", o.initial_accumulator_value},
-                        {"eps", o.eps},
-                        {"maximize", o.maximize ? 1 : 0}},
-                       o);
-}
-std::map<std::string, double> options_of(const AdadeltaOptions& o) {
-  return with_clipping({{"lr", o.lr},
-                        {"rho", o.rho},
-                        {"eps", o.eps},
-                        {"weight_decay", o.weight_decay},
-                        {"maximize", o.maximize ? 1 : 0}},
-                       o);
-}
-std::map<std::string, double> options_of(const LAMBOptions& o) {
-  return with_clipping({{"lr", o.lr},
-                        {"beta1", o.betas.first},
-                        {"beta2", o.betas.second},
-                        {"eps", o.eps},
-                        {"weight_decay", o.weight_decay},
-                        {"decoupled", o.adam_w_mode ? 1 : 0},
-                        {"do_bias_correction", o.do_bias_correction ? 1 : 0},
-                        {"maximize", o.maximize ? 1 : 0}},
-                       o);
-}
-template <class AnyGroup>
-std::vector<std::pair<std::vector<Tensor>, std::map<std::string, double>>> groups_of(
-    const std::vector<AnyGroup>& groups) {
-  std::vector<std::pair<std::vector<Tensor>, std::map<std::string, double>>> result;
-  for (const AnyGroup& g : groups) result.emplace_back(g.parameters, options_of(g.options));
-  return result;
-}
-
 }  // namespace
 
-SGD::SGD(std::vector<Tensor> parameters, SGDOptions options)
-    : Optimizer("sgd", {{std::move(parameters), options_of(options)}}) {}
-SGD::SGD(const std::vector<Group<SGDOptions>>& groups) : Optimizer("sgd", groups_of(groups)) {}
-Adam::Adam(std::vector<Tensor> parameters, AdamOptions options)
-    : Optimizer("adam", {{std::move(parameters), options_of(options)}}) {}
-Adam::Adam(const std::vector<Group<AdamOptions>>& groups) : Optimizer("adam", groups_of(groups)) {}
-AdamW::AdamW(std::vector<Tensor> parameters, AdamWOptions options)
-    : Optimizer("adamw", {{std::move(parameters), options_of(options)}}) {}
-AdamW::AdamW(const std::vector<Group<AdamWOptions>>& groups) : Optimizer("adamw", groups_of(groups)) {}
-RMSprop::RMSprop(std::vector<Tensor> parameters, RMSpropOptions options)
-    : Optimizer("rmsprop", {{std::move(parameters), options_of(options)}}) {}
-RMSprop::RMSprop(const std::vector<Group<RMSpropOptions>>& groups) : Optimizer("rmsprop", groups_of(groups)) {}
-Adagrad::Adagrad(std::vector<Tensor> parameters, AdagradOptions options)
-    : Optimizer("adagrad", {{std::move(parameters), options_of(options)}}) {}
-Adagrad::Adagrad(const std::vector<Group<AdagradOptions>>& groups) : Optimizer("adagrad", groups_of(groups)) {}
-Adadelta::Adadelta(std::vector<Tensor> parameters, AdadeltaOptions options)
-    : Optimizer("adadelta", {{std::move(parameters), options_of(options)}}) {}
-Adadelta::Adadelta(const std::vector<Group<AdadeltaOptions>>& groups) : Optimizer("adadelta", groups_of(groups)) {}
-LAMB::LAMB(std::vector<Tensor> parameters, LAMBOptions options)
-    : Optimizer("lamb", {{std::move(parameters), options_of(options)}}) {}
-LAMB::LAMB(const std::vector<Group<LAMBOptions>>& groups) : Optimizer("lamb", groups_of(groups)) {}
+std::map<std::string, double> SGDOptions::values() const {
+  return with_clipping({{"lr", lr},
+                        {"momentum", momentum},
+                        {"dampening", dampening},
+                        {"weight_decay", weight_decay},
+                        {"nesterov", nesterov ? 1 : 0},
+                        {"maximize", maximize ? 1 : 0}},
+                       *this);
+}
+std::map<std::string, double> AdamOptions::values() const {
+  return with_clipping({{"lr", lr},
+                        {"beta1", betas.first},
+                        {"beta2", betas.second},
+                        {"eps", eps},
+                        {"weight_decay", weight_decay},
+                        {"amsgrad", amsgrad ? 1 : 0},
+                        {"maximize", maximize ? 1 : 0},
+                        {"do_bias_correction", do_bias_correction ? 1 : 0}},
+                       *this);
+}
+std::map<std::string, double> AdamWOptions::values() const {
+  return with_clipping({{"lr", lr},
+                        {"beta1", betas.first},
+                        {"beta2", betas.second},
+                        {"eps", eps},
+                        {"weight_decay", weight_decay},
+                        {"amsgrad", amsgrad ? 1 : 0},
+                        {"maximize", maximize ? 1 : 0},
+                        {"do_bias_correction", do_bias_correction ? 1 : 0}},
+                       *this);
+}
+std::map<std::string, double> RMSpropOptions::values() const {
+  return with_clipping({{"lr", lr},
+                        {"alpha", alpha},
+                        {"eps", eps},
+                        {"weight_decay", weight_decay},
+                        {"momentum", momentum},
+                        {"centered", centered ? 1 : 0},
+                        {"maximize", maximize ? 1 : 0}},
+                       *this);
+}
+std::map<std::string, double> AdagradOptions::values() const {
+  return with_clipping({{"lr", lr},
+                        {"lr_decay", lr_decay},
+                        {"weight_decay", weight_decay},
+                        {"initial_accumulator_value", initial_accumulator_value},
+                        {"eps", eps},
+                        {"maximize", maximize ? 1 : 0}},
+                       *this);
+}
+std::map<std::string, double> AdadeltaOptions::values() const {
+  return with_clipping(
+      {{"lr", lr}, {"rho", rho}, {"eps", eps}, {"weight_decay", weight_decay}, {"maximize", maximize ? 1 : 0}}, *this);
+}
+std::map<std::string, double> NAdamOptions::values() const {
+  return with_clipping({{"lr", lr},
+                        {"beta1", betas.first},
+                        {"beta2", betas.second},
+                        {"eps", eps},
+                        {"weight_decay", weight_decay},
+                        {"momentum_decay", momentum_decay},
+                        {"decoupled_weight_decay", decoupled_weight_decay ? 1 : 0},
+                        {"maximize", maximize ? 1 : 0}},
+                       *this);
+}
+std::map<std::string, double> RAdamOptions::values() const {
+  return with_clipping({{"lr", lr},
+                        {"beta1", betas.first},
+                        {"beta2", betas.second},
+                        {"eps", eps},
+                        {"weight_decay", weight_decay},
+                        {"decoupled_weight_decay", decoupled_weight_decay ? 1 : 0},
+                        {"maximize", maximize ? 1 : 0}},
+                       *this);
+}
+std::map<std::string, double> AdamaxOptions::values() const {
+  return with_clipping({{"lr", lr},
+                        {"beta1", betas.first},
+                        {"beta2", betas.second},
+                        {"eps", eps},
+                        {"weight_decay", weight_decay},
+                        {"maximize", maximize ? 1 : 0}},
+                       *this);
+}
+std::map<std::string, double> LionOptions::values() const {
+  return with_clipping({{"lr", lr},
+                        {"beta1", betas.first},
+                        {"beta2", betas.second},
+                        {"weight_decay", weight_decay},
+                        {"maximize", maximize ? 1 : 0}},
+                       *this);
+}
+std::map<std::string, double> LARSOptions::values() const {
+  return with_clipping({{"lr", lr},
+                        {"momentum", momentum},
+                        {"dampening", dampening},
+                        {"weight_decay", weight_decay},
+                        {"trust_coefficient", trust_coefficient},
+                        {"eps", eps},
+                        {"nesterov", nesterov ? 1 : 0},
+                        {"maximize", maximize ? 1 : 0}},
+                       *this);
+}
+std::map<std::string, double> LAMBOptions::values() const {
+  return with_clipping({{"lr", lr},
+                        {"beta1", betas.first},
+                        {"beta2", betas.second},
+                        {"eps", eps},
+                        {"weight_decay", weight_decay},
+                        {"decoupled", adam_w_mode ? 1 : 0},
+                        {"do_bias_correction", do_bias_correction ? 1 : 0},
+                        {"maximize", maximize ? 1 : 0}},
+                       *this);
+}
+std::map<std::string, double> RpropOptions::values() const {
+  return with_clipping({{"lr", lr},
+                        {"etaminus", etas.first},
+                        {"etaplus", etas.second},
+                        {"step_size_min", step_sizes.first},
+                        {"step_size_max", step_sizes.second},
+                        {"maximize", maximize ? 1 : 0}},
+                       *this);
+}
 
 }  // namespace graven::optim

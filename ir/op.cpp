@@ -85,6 +85,17 @@ std::size_t input_of(const OpDef& op, InputRole role) {
   return static_cast<std::size_t>(found - op.inputs.begin());
 }
 
+std::string NumberRange::to_string() const {
+  return (excludes_least ? "(" : "[") + ops::text_of(least) + ", " + ops::text_of(most) + (excludes_most ? ")" : "]");
+}
+
+bool is_used(const InputSpec& input, const Attributes& attributes) {
+  const Attribute* value = attributes.find(input.option);
+  if (value == nullptr) return input.option.empty();
+  const bool* flag = std::get_if<bool>(value);
+  return flag != nullptr ? *flag : std::get<double>(*value) != 0;
+}
+
 bool is_update(const OpDef& op) { return input_of(op, InputRole::gradient) < op.inputs.size(); }
 
 bool updates_parameter(const OpDef& op) {

@@ -13,6 +13,8 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -45,8 +47,10 @@ struct InputSpec {
   std::string_view name = {};
   InputRole role = InputRole::value;
   bool optional = false;
-  bool variadic = false;  ///< any number of values; several variadic inputs of one operator have equal counts
-  int classes_of = -1;    ///< labels: each is an index into the last dimension of that input; -1: no labels
+  bool variadic = false;         ///< any number of values; several variadic inputs of one operator have equal counts
+  int classes_of = -1;           ///< labels: each is an index into the last dimension of that input; -1: no labels
+  std::string_view option = {};  ///< of a state: there is none where this attribute is false or 0; empty: always
+  std::string_view key = {};     ///< of a state: what checkpoints append to the parameter's name; empty: `name`
 
   /// Whether the node writes into it: such a node is never dead and never merged.
   bool mutated() const { return role == InputRole::target || role == InputRole::parameter || role == InputRole::state; }
@@ -54,11 +58,24 @@ struct InputSpec {
   bool number() const { return role == InputRole::rate || role == InputRole::step || role == InputRole::seed; }
 };
 
+/// Numbers from `least` to `most`, without those two where they are excluded. NaN lies in none.
+struct NumberRange {
+  double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();
+  bool excludes_least = false, excludes_most = false;
+  bool contains(double x) const {
+    return (excludes_least ? x > least : x >= least) && (excludes_most ? x < most : x <= most);
+  }
+  /// "[0, 1)"
+  std::string to_string() const;
+};
+
 struct AttributeSpec {
   std::string_view name = {};
   AttributeType type;
   std::optional<Attribute> fallback = {};  ///< without one the attribute is required
   std::string_view doc = {};
+  std::optional<NumberRange> range = {};
+  std::string_view shown = {};  ///< what users call it: "betas[0]"; empty: `name`
 };
 
 /// What shape inference sees and sets.
@@ -67,6 +84,7 @@ class InferContext {
   InferContext(const OpDef& op, std::vector<std::optional<TensorType>> inputs, Attributes& attributes)
       : attributes(attributes), op_(op), inputs_(std::move(inputs)) {}
 
+  const OpDef& op() const { return op_; }
   std::size_t input_count() const { return inputs_.size(); }
   bool has_input(std::size_t i) const { return i < inputs_.size() && inputs_[i].has_value(); }
   const TensorType& input(std::size_t i) const { return *inputs_[i]; }
@@ -205,6 +223,8 @@ struct ImageLayout {
   std::size_t inputs = 1, outputs = 1;  ///< of `leads` and `follows`: so many, from the first on, are images
 };
 
+class UpdateRule;
+
 enum class AmpClass : std::uint8_t { gray, white, black, clear };
 
 struct OpDef {
@@ -238,7 +258,10 @@ struct OpDef {
   bool packs = false;   ///< rearranges a weight; the reference kernels take it as it was
   /// An update: what it adds to the parameters is proportional to their gradients.
   bool change_is_proportional = false;
-  std::vector<TestCase> (*cases)() = nullptr;
+  void (*rule)(UpdateRule&) = nullptr;  ///< of an optimizer: its step (ir/update_rule.h)
+  /// Of an optimizer: what is wrong with its options together, empty: nothing.
+  std::string_view (*refusal)(const std::function<double(std::string_view)>& option) = nullptr;
+  std::function<std::vector<TestCase>()> cases = nullptr;
 
   bool elementwise() const { return !scalar.body.empty(); }
   bool has_effect() const {
@@ -250,9 +273,12 @@ struct OpDef {
   friend bool operator==(const OpDef& a, const OpDef& b) { return &a == &b; }
 };
 
+/// Whether a node with these attributes has an input: a state that none of its options asks for it has not.
+bool is_used(const InputSpec& input, const Attributes& attributes);
+
 /// An optimizer's: it is given lists of parameters and of their gradients.
 bool is_update(const OpDef& op);
-/// It updates one parameter and computes the gradient as well: linear_sgd.
+/// It updates one parameter and computes the gradient as well: ops::linear_update.
 bool updates_parameter(const OpDef& op);
 
 /// Every operator, in the order of op_list.inc.

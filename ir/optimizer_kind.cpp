@@ -8,23 +8,27 @@
 namespace graven::ir {
 
 const std::vector<OptimizerKind>& optimizer_kinds() {
-  static const std::vector<OptimizerState> adam_states = {
-      {"m", "m", {}}, {"v", "v", {}}, {"max_v", "max_v", "amsgrad"}};
-  static const std::vector<OptimizerKind> table = {
-      {"sgd", "sgd", {}, {{"momentum_buffers", "momentum", "momentum"}}},
-      {"adam", "adam", {{"decoupled", false}}, adam_states},
-      {"adamw", "adam", {{"decoupled", true}}, adam_states},
-      {"rmsprop",
-       "rmsprop",
-       {},
-       {{"square_avg", "square_avg", {}},
-        {"grad_avg", "grad_avg", "centered"},
-        {"momentum_buffers", "momentum", "momentum"}}},
-      {"adagrad", "adagrad", {}, {{"sums", "sum", {}}}},
-      {"adadelta", "adadelta", {}, {{"square_avg", "square_avg", {}}, {"acc_delta", "acc_delta", {}}}},
-      {"lamb", "lamb", {}, {{"m", "m", {}}, {"v", "v", {}}}},
-  };
-  return table;
+  static const std::vector<OptimizerKind> kinds = [] {
+    std::vector<OptimizerKind> table;
+    for (const OpDef* op : all_ops()) {
+      if (!is_update(*op)) continue;
+      OptimizerKind kind{op->name, op->name, {}, {}};
+      for (const InputSpec& input : op->inputs)
+        if (input.role == InputRole::state)
+          kind.states.push_back({input.name, input.key.empty() ? input.name : input.key, input.option});
+      if (op->name != "adam") {
+        table.push_back(kind);
+        continue;
+      }
+      kind.fixed = {{"decoupled", false}};  // two kinds share an operator
+      table.push_back(kind);
+      kind.name = "adamw";
+      kind.fixed = {{"decoupled", true}};
+      table.push_back(kind);
+    }
+    return table;
+  }();
+  return kinds;
 }
 
 const OptimizerKind& optimizer_kind(std::string_view name) {
@@ -50,43 +54,40 @@ bool is_used(const OptimizerState& state, const std::map<std::string, double>& o
 
 namespace {
 
-void check_range(std::string_view kind, const char* option, double value, double most) {
-  if (!(value >= 0 && value <= most))
-    throw UserError(std::string(kind) + ": the option " + option + " is out of range, got " + std::to_string(value));
+void check_range(std::string_view kind, std::string_view option, double value, const NumberRange& range) {
+  if (!range.contains(value))
+    throw UserError(std::string(kind) + ": the option " + std::string(option) + " is out of range, got " +
+                    std::to_string(value));
 }
 
 }  // namespace
 
 void check_options(std::string_view kind, const std::map<std::string, double>& options) {
-  constexpr double kMost = 1e300, kBelowOne = 0.9999999999999999;
-  struct Range {
-    const char *option, *shown;
-    double most;
-  };
-  static constexpr Range kRanges[] = {{"lr", "lr", kMost},
-                                      {"initial_lr", "initial_lr", kMost},
-                                      {"weight_decay", "weight_decay", kMost},
-                                      {"momentum", "momentum", kMost},
-                                      {"eps", "eps", kMost},
-                                      {"lr_decay", "lr_decay", kMost},
-                                      {"initial_accumulator_value", "initial_accumulator_value", kMost},
-                                      {"clip_grad_max_norm", "clip_grad_max_norm", kMost},
-                                      {"alpha", "alpha", 1},
-                                      {"rho", "rho", 1},
-                                      {"beta1", "betas[0]", kBelowOne},
-                                      {"beta2", "betas[1]", kBelowOne}};
-  for (const Range& range : kRanges)
-    if (const auto it = options.find(range.option); it != options.end())
-      check_range(kind, range.shown, it->second, range.most);
-  const auto at = [&](const char* name) {
-    const auto it = options.find(name);
-    return it == options.end() ? 0 : it->second;
-  };
-  if (options.count("clip_grad_norm_type") && !(at("clip_grad_norm_type") > 0))
+  const OpDef& op = get_op(optimizer_kind(kind).op);
+  constexpr double kMost = 1e300;
+  for (const char* name : {"lr", "initial_lr", "clip_grad_max_norm"})
+    if (const auto it = options.find(name); it != options.end())
+      check_range(kind, name, it->second, {.least = 0, .most = kMost});
+  for (const AttributeSpec& a : op.attributes) {
+    const auto it = options.find(std::string(a.name));
+    if (it == options.end() || !a.range) continue;
+    NumberRange range = *a.range;
+    range.most = std::min(range.most, kMost);
+    check_range(kind, a.shown.empty() ? a.name : a.shown, it->second, range);
+  }
+  if (const auto it = options.find(std::string(kClipNormType)); it != options.end() && !(it->second > 0))
     throw UserError(std::string(kind) + ": the option clip_grad_norm_type must be positive, got " +
-                    std::to_string(at("clip_grad_norm_type")));
-  if (at("nesterov") != 0 && (at("momentum") <= 0 || at("dampening") != 0))
-    throw UserError(std::string(kind) + ": nesterov needs momentum above 0 and dampening 0");
+                    std::to_string(it->second));
+  if (op.refusal == nullptr) return;
+  const std::string_view refusal = op.refusal([&](std::string_view name) {
+    const auto it = options.find(std::string(name));
+    if (it != options.end()) return it->second;
+    const auto spec = std::find_if(op.attributes.begin(), op.attributes.end(),
+                                   [&](const AttributeSpec& a) { return a.name == name; });
+    const bool* flag = std::get_if<bool>(&*spec->fallback);
+    return flag != nullptr ? (*flag ? 1.0 : 0.0) : std::get<double>(*spec->fallback);
+  });
+  if (!refusal.empty()) throw UserError(std::string(kind) + ": " + std::string(refusal));
 }
 
 Attributes update_attributes(const OptimizerKind& kind, const std::map<std::string, double>& options) {

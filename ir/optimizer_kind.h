@@ -1,5 +1,5 @@
-// The kinds of optimizers: what eager steps, the pass that adds updates to graphs, and checkpoints have in common.
-// Another optimizer is an update operator (ir/ops/sgd.cpp), its kernels, a line here, and its class in the frontend.
+// The kinds of optimizers: what eager steps, the pass that adds updates to graphs, and checkpoints have in common. Each
+// update operator is one (ir/ops/sgd.cpp), and adamw is adam with an option set.
 //
 //   const OptimizerKind& kind = optimizer_kind("adamw");
 //   for (const OptimizerState& s : kind.states)

@@ -17,11 +17,11 @@
 #include <fmt/format.h>
 
 #include "codegen/emit/functor.h"
+#include "codegen/emit/update.h"
 #include "frontend/eager/table.h"
 #include "ir/call.h"
 #include "ir/diagnostic.h"
 #include "ir/ops.h"
-#include "ir/optimizer_kind.h"
 
 namespace graven {
 
@@ -31,9 +31,10 @@ using eager::Signature;
 using ir::DType;
 
 struct Entry {
-  std::string include;  ///< "kernels/cpu/linear.h"; empty: elementwise
-  std::string body;     ///< of the thunk
-  std::string thunk{};  ///< or its name, where it need not be written
+  std::string include;   ///< "kernels/cpu/linear.h"; empty: elementwise
+  std::string body;      ///< of the thunk
+  std::string thunk{};   ///< or its name, where it need not be written
+  std::string update{};  ///< of an optimizer: what stands before the thunk
 };
 
 /// "f32": the alias of kernels/cpu/dtype.h.
@@ -158,25 +159,39 @@ class Table {
     add_graph(graph);
   }
 
-  /// Optimizers have no cases that can be compared with finite differences; every combination of state is the same
-  /// function.
+  /// Of every dtype, with each choice of the states that options ask for: each is a function.
   void add_optimizers(DType dtype) {
-    std::set<std::string_view> names;
-    for (const ir::OptimizerKind& kind : ir::optimizer_kinds()) names.insert(kind.op);
-    for (const std::string_view name : names) {
-      const ir::OpDef& op = ir::get_op(name);
-      ir::Graph graph;
-      std::vector<ir::ValueId> inputs;
-      for (const ir::InputSpec& spec : op.inputs) {
-        const bool absent = spec.optional;
-        const ir::TensorType type = spec.role == ir::InputRole::rate   ? ir::TensorType{DType::f64, {}}
-                                    : spec.role == ir::InputRole::step ? ir::TensorType{DType::i64, {}}
-                                                                       : ir::TensorType{dtype, {4}};
-        inputs.push_back(absent ? ir::kNone : graph.add_input("x", type));
+    for (const ir::OpDef* op : ir::all_ops()) {
+      if (!ir::is_update(*op)) continue;
+      std::vector<std::string_view> options;
+      for (const ir::InputSpec& spec : op->inputs)
+        if (!spec.option.empty()) options.push_back(spec.option);
+      for (std::size_t choice = 0; choice < std::size_t{1} << options.size(); ++choice) {
+        ir::Attributes attributes;
+        for (std::size_t o = 0; o < options.size(); ++o) {
+          const auto spec = std::find_if(op->attributes.begin(), op->attributes.end(),
+                                         [&](const ir::AttributeSpec& a) { return a.name == options[o]; });
+          const bool on = (choice >> o & 1) != 0;
+          attributes.set(options[o],
+                         spec->type == ir::AttributeType::boolean ? ir::Attribute(on) : ir::Attribute(on ? 0.5 : 0.0));
+        }
+        add_optimizer(*op, dtype, attributes);
       }
-      graph.add_node(op, inputs, {}, {});
-      add_nodes(graph);
     }
+  }
+
+  void add_optimizer(const ir::OpDef& op, DType dtype, const ir::Attributes& attributes) {
+    ir::Graph graph;
+    std::vector<ir::ValueId> inputs;
+    for (const ir::InputSpec& spec : op.inputs) {
+      const bool absent = !ir::is_used(spec, attributes);
+      const ir::TensorType type = spec.role == ir::InputRole::rate   ? ir::TensorType{DType::f64, {}}
+                                  : spec.role == ir::InputRole::step ? ir::TensorType{DType::i64, {}}
+                                                                     : ir::TensorType{dtype, {4}};
+      inputs.push_back(absent ? ir::kNone : graph.add_input("x", type));
+    }
+    graph.add_node(op, inputs, ir::Attributes(attributes), {});
+    add_nodes(graph);
   }
 
   void add_graph(ir::Graph graph) {
@@ -240,7 +255,7 @@ class Table {
         call.config_type.empty() ? (call.file.empty() ? call.name : call.file) + "_config" : call.config_type;
     std::string text;
     if (!call.config.empty()) {
-      text += fmt::format("kernels::{} config{{}};\n", config_type);
+      text += fmt::format("{}{} config{{}};\n", node.op->rule ? "" : "kernels::", config_type);
       for (std::size_t i = 0; i < call.config.size(); ++i)
         text += fmt::format("  read_field(*a.call, {}, config.{});\n", i, call.config[i].first);
       text += "  ";
@@ -254,7 +269,10 @@ class Table {
     for (const std::string& t : call.template_arguments) templates.append(templates.empty() ? "" : ", ").append(t);
     text += fmt::format("kernels::{}{}{}({});", call.reference ? "reference::" : "", call.name,
                         templates.empty() ? "" : "<" + templates + ">", arguments);
-    entries_[key] = {file_of(call, call.reference), text, {}};
+    entries_[key] = {file_of(call, call.reference), text, {}, {}};
+    if (node.op->rule == nullptr) return;
+    const codegen::UpdateText update = codegen::print_update(ir::UpdateRule(*node.op, node.attributes, false));
+    entries_[key].update = update.config + "\n" + update.functor.text + "\n";
   }
 
   /// How a thunk passes an argument on; those that have pointers take `tensors` in order.
@@ -292,13 +310,14 @@ class Table {
   std::string part_text(std::size_t part, const std::vector<std::string>& keys) const {
     std::set<std::string> includes{"frontend/eager/broadcast.h", "kernels/cpu/scalar_math.h", "kernels/config/device.h",
                                    "kernels/cpu/threads.h"};
-    std::set<std::string> functors;
+    std::set<std::string> functors, updates;
     std::string thunks, list;
     std::size_t n = 0;
     for (const std::string& key : keys) {
       const Entry& e = entries_.at(key);
       if (!e.include.empty()) includes.insert(e.include);
       if (key.rfind("elementwise/", 0) == 0) functors.insert(key.substr(12, key.find('(') - 12));
+      if (!e.update.empty()) updates.insert(e.update);
       if (e.thunk.empty())
         thunks += fmt::format("void thunk_{}([[maybe_unused]] const Arguments& a) {{\n  {}\n}}\n", n, e.body);
       list += fmt::format("    {{\"{}\", {}}},\n", key, e.thunk.empty() ? fmt::format("thunk_{}", n) : e.thunk);
@@ -311,6 +330,7 @@ class Table {
       text += fmt::format("using {0} [[maybe_unused]] = kernels::{0};\n", d);
     text += "namespace math = kernels::math;\n\n";
     for (const std::string& f : functors) text += functors_.at(f).text + "\n";
+    for (const std::string& u : updates) text += u;
     text += thunks;
     text += fmt::format("\nconstexpr TableEntry kEntries[] = {{\n{}    {{nullptr, nullptr}}}};\n\n}}  // namespace\n\n",
                         list);

@@ -1,6 +1,7 @@
 #include "codegen/emit/calls.h"
 #include "codegen/emit/embedded.h"
 #include "codegen/emit/text.h"
+#include "codegen/emit/update.h"
 #include "codegen/plan/storage.h"
 #include "ir/call.h"
 
@@ -138,13 +139,28 @@ class Writer {
 
   /// Adds the config and returns how the call names it.
   std::string config(const Step& step, const std::string& file) {
+    if (node(step).op->rule == nullptr)
+      return config(step, step.call, file, step.call.config_type.empty() ? file + "_config" : step.call.config_type);
+    // Of an update, what its options use.
+    const ir::UpdateRule rule(*node(step).op, node(step).attributes, true);
+    UpdateText text = print_update(rule);
+    const std::vector<const ir::AttributeSpec*> used = rule.attributes();
+    ir::KernelCall call = step.call;
+    std::erase_if(call.config, [&](const auto& field) {
+      const auto is_field = [&](const auto* a) { return a->name == field.first; };
+      return !std::holds_alternative<Dim>(field.second) && std::none_of(used.begin(), used.end(), is_field);
+    });
+    out_.config_structs.emplace(text.config_type, std::move(text.config));
+    return config(step, call, "update", text.config_type);
+  }
+
+  std::string config(const Step& step, const ir::KernelCall& call, const std::string& file, const std::string& type) {
     const std::string& name = config_names_[owner(step)];
-    const std::string type = step.call.config_type.empty() ? file + "_config" : step.call.config_type;
     std::vector<std::string> fields;
     bool symbolic = false;
     auto known = defaults_.find(type);
     if (known == defaults_.end()) known = defaults_.emplace(type, defaults_of(type, file)).first;
-    for (const auto& [key, value] : step.call.config) {
+    for (const auto& [key, value] : call.config) {
       const std::string text = field(value, symbolic);
       const auto usual = known->second.find(key);
       if (usual == known->second.end() || usual->second != text) fields.push_back("." + key + " = " + text);
@@ -153,7 +169,7 @@ class Writer {
     if (!symbolic) return add_config(name, declaration("constexpr " + type + " " + name + "{", fields, "};"));
     std::vector<std::string> parameters, arguments;
     for (const Symbol& s : values_.symbols()) {
-      if (!mentions(step.call, s.name)) continue;
+      if (!mentions(call, s.name)) continue;
       parameters.push_back("std::int64_t " + s.identifier);
       arguments.push_back("size." + s.identifier);
     }
@@ -323,19 +339,23 @@ class Writer {
     const ir::DType result = n.outputs.empty() ? ir::DType::f32 : graph_.type(n.outputs[0]).dtype;
     std::vector<std::string> template_arguments;
     bool uses_functor = false;
-    for (const ir::ScalarProgram& program : programs_of(n, step.call, result)) {
-      if (program.empty()) {
-        template_arguments.emplace_back("identity");
-        continue;
-      }
-      const Functor functor = make_functor(program);
+    const auto add_functor = [&](const Functor& functor) {
       template_arguments.push_back(functor.name);
       const auto [known, fresh] = out_.functors.emplace(functor.name, functor);
       GRAVEN_CHECK(fresh || known->second.text == functor.text, "two functors are called " + functor.name);
       uses_functor = true;
+    };
+    for (const ir::ScalarProgram& program : programs_of(n, step.call, result)) {
+      if (program.empty())
+        template_arguments.emplace_back("identity");
+      else
+        add_functor(make_functor(program));
     }
-    template_arguments.insert(template_arguments.end(), step.call.template_arguments.begin(),
-                              step.call.template_arguments.end());
+    if (n.op->rule != nullptr)
+      add_functor(print_update(ir::UpdateRule(*n.op, n.attributes, true)).functor);
+    else
+      template_arguments.insert(template_arguments.end(), step.call.template_arguments.begin(),
+                                step.call.template_arguments.end());
 
     Call call;
     call.modules = ir::modules_of(n.origins);

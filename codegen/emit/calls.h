@@ -42,9 +42,10 @@ struct Call {
 struct Calls {
   std::map<ir::Phase, std::vector<Call>> phases;
   std::vector<std::string> configs;  ///< "inline constexpr linear_config hidden_linear{.m = 64, .n = 256, .k = 784};"
-  std::map<std::string, Functor> functors;  ///< by name
-  std::set<std::string> headers;            ///< "kernels/cpu/linear.h"
-  std::set<std::string> config_headers;     ///< "kernels/config/linear.h"
+  std::map<std::string, std::string> config_structs;  ///< by name: of updates, whose options stand in no header
+  std::map<std::string, Functor> functors;            ///< by name
+  std::set<std::string> headers;                      ///< "kernels/cpu/linear.h"
+  std::set<std::string> config_headers;               ///< "kernels/config/linear.h"
 };
 
 /// Of an evaluation, `training` are the calls it stands beside: configs that are equal under one name are shared, the

@@ -835,6 +835,8 @@ class Builder {
       d["config_headers"].push_back("kernels/cpu/dtype.h");
       out_.headers.push_back("kernels/cpu/dtype.h");
     }
+    d["config_structs"] = json::array();
+    for (const auto& [name, text] : calls.config_structs) d["config_structs"].push_back(text);
     d["configs"] = calls.configs;
     d["evaluation_configs"] = evaluation.configs;
     const auto is_wrapped = [](const std::vector<std::string>& configs) {

@@ -88,12 +88,8 @@ constexpr CudaKernel kKernels[] = {
     {"conv2d", true, true},
     {"conv2d_backward_input", true, true},
     {"conv2d_backward_weight", true, true},
-    {"sgd"},
-    {"adam"},
-    {"rmsprop"},
-    {"adagrad"},
-    {"adadelta"},
-    {"lamb"},
+    {"update_parameters"},
+    {"update_parameters_with_norms"},
 };
 
 /// The first value whose type the kernel does not take, or kNone.

@@ -2,54 +2,53 @@
 
 namespace graven::ir {
 
-static void infer_adam(InferContext& c) {
-  ops::require_unit_interval(c, {"beta1", "beta2"});
-  ops::check_optimizer(c, {"params", "grads", "m", "v", c.attributes.flag("amsgrad") ? "max_v" : ""});
+static void rule_adam(UpdateRule& r) {
+  const Scalar lr = r.rate(), beta1 = r.attribute("beta1"), beta2 = r.attribute("beta2"), p = r.parameter();
+  const Scalar decay = r.attribute("weight_decay");
+  const Scalar g = ops::decayed(r, "decoupled");
+  const Scalar mean = r.named("mean", ops::moved(r.state("m"), r.named("toward_gradient", 1 - beta1), g));
+  const Scalar square = r.named("square", fma(r.named("toward_square", 1 - beta2) * g, g, beta2 * r.state("v")));
+  r.set("m", mean);
+  r.set("v", square);
+  Scalar divisor = square;
+  if (r.has("amsgrad")) {
+    divisor = r.named("most", max(r.state("max_v"), square));
+    r.set("max_v", divisor);
+  }
+  const Scalar corrected = sqrt(1 - power_of_step(beta2)), shortened = lr / (1 - power_of_step(beta1));
+  const Scalar root_correction = r.named("root_correction", r.when("do_bias_correction", corrected, 1));
+  const Scalar step_size = r.named("step_size", r.when("do_bias_correction", shortened, lr));
+  const Scalar shrink = r.named("shrink", r.when("decoupled", 1 - lr * decay, 1));
+  r.set_parameter(fma(-step_size, mean / (sqrt(divisor) / root_correction + r.attribute("eps")), p * shrink));
 }
 
-extern const OpDef kAdam;
-const OpDef kAdam{
-    .name = "adam",
-    .doc =
-        "Adam (Kingma and Ba 2014) and, decoupled, AdamW (Loshchilov and Hutter 2017), torch.optim.Adam and AdamW: g = "
-        "grad (negated to maximize); "
-        "decoupled: param *= 1 - lr * weight_decay, else g += weight_decay * param; m = beta1 * m + (1 - beta1) * g; "
-        "v = beta2 * v + (1 - beta2) * g^2; with amsgrad v is replaced below by max_v = max(max_v, v); "
-        "param -= lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps), without bias correction lr * m / "
-        "(sqrt(v) + eps).",
-    .inputs = {{.name = "params", .role = InputRole::parameter, .variadic = true},
-               {.name = "grads", .role = InputRole::gradient, .variadic = true},
-               {.name = "m", .role = InputRole::state, .variadic = true},
-               {.name = "v", .role = InputRole::state, .variadic = true},
-               {.name = "max_v", .role = InputRole::state, .optional = true, .variadic = true},
-               {"lr", InputRole::rate},
-               {"step", InputRole::step}},
-    .attributes = ops::adam_attributes(),
-    .infer = infer_adam,
-    .kernel =
-        [](const NodeView& node) {
-          return KernelCall{
-              .name = "adam", .config = ops::adam_options(node.attributes()), .reference = !ops::parameters_f32(node)};
-        },
-    .cost = [](const NodeView& node) { return ops::optimizer_cost(node, 12); },
-    .amp = AmpClass::black,
-    .cases =
-        [] {
-          std::vector<TestCase> cases;
-          auto add = [&](std::string note, DType d, std::int64_t step, Attributes attributes) {
-            const bool amsgrad = attributes.find("amsgrad") != nullptr;
-            cases.push_back(ops::optimizer_case(std::move(note), d, step, {true, true, true, true, amsgrad},
-                                                std::move(attributes)));
-          };
-          add("first step", DType::f32, 1, {});
-          add("later", DType::f32, 100, {{"weight_decay", 0.1}});
-          add("decoupled", DType::f32, 3, {{"weight_decay", 0.1}, {"decoupled", true}});
-          add("amsgrad", DType::f32, 3, {{"amsgrad", true}});
-          add("maximize", DType::f32, 2, {{"maximize", true}});
-          add("without bias correction", DType::f32, 2, {{"do_bias_correction", false}});
-          add("f64", DType::f64, 7, {});
-          return cases;
-        },
-};
+static ops::Optimizer adam() {
+  return {
+      .name = "adam",
+      .doc =
+          "Adam (Kingma and Ba 2014) and, decoupled, AdamW (Loshchilov and Hutter 2017), torch.optim.Adam and AdamW: "
+          "g = grad (negated to maximize); decoupled: param *= 1 - lr * weight_decay, else g += weight_decay * "
+          "param; m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2; with amsgrad v is replaced "
+          "below by max_v = max(max_v, v); param -= lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + "
+          "eps), without bias correction lr * m / (sqrt(v) + eps).",
+      .states = {{.name = "m"}, {.name = "v"}, {.name = "max_v", .option = "amsgrad"}},
+      .attributes = {ops::beta1(), ops::beta2(), ops::eps(1e-8),
+                     ops::weight_decay("L2 penalty, or decay when decoupled"), ops::flag("decoupled", "AdamW"),
+                     ops::flag("amsgrad", "divide by the largest v so far (Reddi et al. 2018)"), ops::maximize(),
+                     ops::flag("do_bias_correction", "divide the means by 1 - beta^step", true)},
+      .rule = rule_adam,
+      .cases = {{"first step"},
+                {"later", {{"weight_decay", 0.1}}, 100},
+                {"decoupled", {{"weight_decay", 0.1}, {"decoupled", true}}, 3},
+                {"maximize", {{"maximize", true}}, 2},
+                {"without bias correction", {{"do_bias_correction", false}}, 2},
+                {"f64", {}, 7, DType::f64},
+                {"amsgrad", {{"amsgrad", true}, {"weight_decay", 0.1}}, 3}},
+  };
+}
+
+extern const OpDef kAdam, kLinearAdam;
+const OpDef kAdam = ops::optimizer(adam());
+const OpDef kLinearAdam = ops::linear_update("linear_adam", adam());
 
 }  // namespace graven::ir

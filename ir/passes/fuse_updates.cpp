@@ -12,7 +12,7 @@
 // parameters are the same, bit for bit.
 #include <algorithm>
 
-#include "ir/ops/linear_update_shared.h"
+#include "ir/ops/optimizer_shared.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
 #include "kernels/config/linear.h"
@@ -21,14 +21,11 @@ namespace graven::ir {
 
 namespace {
 
-/// The operators that compute a gradient and update by it: one line for each pair.
-struct Fusion {
-  const OpDef *gradient, *update, *fused;
-};
-constexpr Fusion kFusions[] = {{&kLinearBackwardWeight, &kSgd, &kLinearSgd},
-                               {&kLinearBackwardWeight, &kAdam, &kLinearAdam},
-                               {&kConv2dBackwardWeight, &kSgd, &kLinearSgd},
-                               {&kConv2dBackwardWeight, &kAdam, &kLinearAdam}};
+/// The operator that computes a weight's gradient and updates by it; nullptr: there is none.
+const OpDef* fusion_of(const OpDef& gradient, const OpDef& update) {
+  if (gradient != kLinearBackwardWeight && gradient != kConv2dBackwardWeight) return nullptr;
+  return find_op("linear_" + std::string(update.name));
+}
 
 /// A gradient as an update takes it, and where it comes from.
 struct Source {
@@ -92,13 +89,10 @@ class UpdateFusion {
     const Source source = source_of(gradient);
     if (source.maker < 0 || replaced_[at(source.maker)]) return false;
     const Node& maker = graph_.nodes[at(source.maker)];
-    const auto* const fusion = std::find_if(std::begin(kFusions), std::end(kFusions), [&](const Fusion& f) {
-      return f.gradient == maker.op && f.update == update.op;
-    });
-    if (fusion == std::end(kFusions) || !is_linear(maker) || !at_once(maker) || !stay(maker) || !can_wait(maker, n))
-      return false;
+    const OpDef* const fusion = fusion_of(*maker.op, *update.op);
+    if (fusion == nullptr || !is_linear(maker) || !at_once(maker) || !stay(maker) || !can_wait(maker, n)) return false;
     Node fused = maker;
-    fused.op = fusion->fused;
+    fused.op = fusion;
     fused.attributes = update.attributes;
     fused.attributes.set("taps", source.taps);
     fused.attributes.set("tap", source.tap);

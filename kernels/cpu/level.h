@@ -34,6 +34,9 @@
 
 #define GRAVEN_ALWAYS_INLINE [[gnu::always_inline]] inline
 
+/// Behind the parameters of a lambda that is the body of a loop: without it a loop may not become vectors.
+#define GRAVEN_INLINE_LAMBDA __attribute__((always_inline))
+
 /// Whether the processor has an instruction that multiplies and adds and rounds once.
 #if defined(__FMA__) || defined(__aarch64__) || defined(__FP_FAST_FMAF)
 #define GRAVEN_HAS_FMA 1

@@ -2,11 +2,12 @@
 // stored. float only.
 //
 //   dw[n,k] = dy[m,n]^T x[m,k]        db[n] = the sum of dy's rows
-//   w[n,k] and its state: as sgd or adam make them of dw
+//   w[n,k] and its states: as update_parameters<Rule> makes them of dw (update.h)
 //
-//   inline constexpr linear_sgd_config hidden{.m = 64, .n = 256, .k = 784, .taps = 1, .tap = 0, .momentum = 0,
-//                                             .dampening = 0, .weight_decay = 0, .nesterov = false, .maximize = false};
-//   linear_sgd(threads, hidden, db, w, nullptr, dy, x, &lr, &step);      // step counts from 1; db may be nullptr
+//   // step counts from 1; db may be nullptr
+//   linear_update<sgd>(threads, hidden, db, w, dy, x, &lr, &step, states...);
+//
+// The config has the optimizer's options and m, n, k, taps and tap.
 //
 // With taps, w is [n,k,taps]: a convolution's weight of which one tap alone meets the image. It has dw, and the other
 // taps' gradients are 0.
@@ -17,13 +18,11 @@
 
 #include <cstdint>
 
-#include "../config/linear_update.h"
-#include "adam.h"
 #include "gemm.h"
 #include "level.h"
 #include "linear.h"
-#include "sgd.h"
 #include "threads.h"
+#include "update.h"
 
 namespace graven::kernels {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
@@ -49,31 +48,15 @@ GRAVEN_ALWAYS_INLINE void for_each_updated(const Config& c, std::int64_t row, st
 
 }  // namespace detail
 
-inline void linear_sgd(Threads& threads, const linear_sgd_config& c, float* db, float* w, float* momentum,
-                       const float* dy, const float* x, const double* lr, const std::int64_t* step) {
-  const sgd_config options = c.update();
-  const detail::SgdNumbers<float> k = detail::sgd_numbers<float>(options, *lr);
+template <class Rule, class Config, class... States>
+inline void linear_update(Threads& threads, const Config& c, float* db, float* w, const float* dy, const float* x,
+                          const double* lr, const std::int64_t* step, States*... states) {
+  const auto k = Rule::template at_step<float>(c, *lr, *step);
   gemm_rows(threads, detail::backward_weight_problem(c.m, c.n, c.k, nullptr, dy, x),
             [&](std::int64_t row, std::int64_t column, std::int64_t columns, const float* dw) {
               detail::for_each_updated(c, row, column, columns, dw,
                                        [&](std::int64_t at, std::int64_t count, const float* gradients) {
-                                         detail::sgd_range(options, k, *step, count, w + at, gradients,
-                                                           momentum == nullptr ? nullptr : momentum + at);
-                                       });
-            });
-  if (db != nullptr) detail::bias_gradient(c.m, c.n, db, dy);
-}
-
-inline void linear_adam(Threads& threads, const linear_adam_config& c, float* db, float* w, float* m, float* v,
-                        float* max_v, const float* dy, const float* x, const double* lr, const std::int64_t* step) {
-  const adam_config options = c.update();
-  const detail::AdamNumbers<float> k = detail::adam_numbers<float>(options, *lr, *step);
-  gemm_rows(threads, detail::backward_weight_problem(c.m, c.n, c.k, nullptr, dy, x),
-            [&](std::int64_t row, std::int64_t column, std::int64_t columns, const float* dw) {
-              detail::for_each_updated(c, row, column, columns, dw,
-                                       [&](std::int64_t at, std::int64_t count, const float* gradients) {
-                                         detail::adam_range(options, k, count, w + at, gradients, m + at, v + at,
-                                                            max_v == nullptr ? nullptr : max_v + at);
+                                         update_range<Rule, float>(k, count, w + at, gradients, (states + at)...);
                                        });
             });
   if (db != nullptr) detail::bias_gradient(c.m, c.n, db, dy);

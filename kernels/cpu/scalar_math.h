@@ -25,6 +25,8 @@ namespace graven::kernels {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 namespace math {
 
+using kernels::fma;  // of rules and functors
+
 namespace detail {
 
 GRAVEN_ALWAYS_INLINE float as_float(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
@@ -556,6 +558,19 @@ GRAVEN_ALWAYS_INLINE double power(double x, std::int64_t n) {
   for (; n > 0; n >>= 1, x *= x)
     if ((n & 1) != 0) result *= x;
   return result;
+}
+/// The product of 1 - x exp(i log_decay) for i from 1 to n, with 0 <= x <= 1/2: its logarithm as a series in x, whose
+/// terms are sums of powers.
+GRAVEN_ALWAYS_INLINE double decaying_product(double x, double log_decay, std::int64_t n) {
+  double sum = 0, power_of_x = 1;
+  for (int k = 1; k <= 56; ++k) {
+    const double rate = k * log_decay;
+    power_of_x *= x;
+    sum += power_of_x / k *
+           (rate == 0 ? static_cast<double>(n)
+                      : __builtin_exp(rate) * (__builtin_expm1(static_cast<double>(n) * rate) / __builtin_expm1(rate)));
+  }
+  return __builtin_exp(-sum);
 }
 GRAVEN_ALWAYS_INLINE double tan(double x) { return __builtin_tan(x); }
 GRAVEN_ALWAYS_INLINE double asin(double x) { return __builtin_asin(x); }

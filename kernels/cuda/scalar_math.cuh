@@ -208,6 +208,28 @@ GRAVEN_DEVICE inline double copysign(double x, double y) { return ::copysign(x, 
 
 GRAVEN_DEVICE inline float pow(float x, float y) { return ::powf(x, y); }
 GRAVEN_DEVICE inline double pow(double x, double y) { return ::pow(x, y); }
+GRAVEN_DEVICE inline float fma(float x, float y, float z) { return ::fmaf(x, y, z); }
+GRAVEN_DEVICE inline double fma(double x, double y, double z) { return ::fma(x, y, z); }
+/// x^n for n >= 0, in products alone.
+GRAVEN_DEVICE inline double power(double x, std::int64_t n) {
+  double result = 1;
+  for (; n > 0; n >>= 1, x *= x)
+    if ((n & 1) != 0) result *= x;
+  return result;
+}
+/// The product of 1 - x exp(i log_decay) for i from 1 to n, with 0 <= x <= 1/2: its logarithm as a series in x, whose
+/// terms are sums of powers.
+GRAVEN_DEVICE inline double decaying_product(double x, double log_decay, std::int64_t n) {
+  double sum = 0, power_of_x = 1;
+  for (int k = 1; k <= 56; ++k) {
+    const double rate = k * log_decay;
+    power_of_x *= x;
+    sum +=
+        power_of_x / k *
+        (rate == 0 ? static_cast<double>(n) : ::exp(rate) * (::expm1(static_cast<double>(n) * rate) / ::expm1(rate)));
+  }
+  return ::exp(-sum);
+}
 
 GRAVEN_DEVICE inline float fmod(float x, float y) { return ::fmodf(x, y); }
 GRAVEN_DEVICE inline double fmod(double x, double y) { return ::fmod(x, y); }

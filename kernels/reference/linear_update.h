@@ -1,18 +1,15 @@
 // linear_backward_weight and an optimizer's update in one as plain loops over any float type: what
 // kernels/cpu/linear_update.h computes, one element of the weight after the other.
 //
-//   // step counts from 1
-//   reference::linear_sgd(linear_sgd_config{.m = 2, .n = 3, .k = 4, ...}, db, w, momentum, dy, x, &lr, &step);
+//   reference::linear_update<sgd>(config, db, w, dy, x, &lr, &step, states...);     // step counts from 1
 #pragma once
 
 #include <cstdint>
 
-#include "../config/linear_update.h"
 #include "../cpu/functor.h"
 #include "../cpu/level.h"
-#include "adam.h"
 #include "linear.h"
-#include "sgd.h"
+#include "update.h"
 
 namespace graven::kernels::reference {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
@@ -41,29 +38,12 @@ void for_each_gradient(const Config& c, T* db, const T* dy, const T* x, const Up
 
 }  // namespace detail
 
-template <class T>
-void linear_sgd(const linear_sgd_config& c, T* db, plain_t<T>* w, plain_t<T>* momentum, const plain_t<T>* dy,
-                const plain_t<T>* x, const double* lr, const std::int64_t* step) {
-  const std::int64_t one = 1;
+template <class Rule, class T, class Config, class... States>
+void linear_update(const Config& c, T* db, plain_t<T>* w, const plain_t<T>* dy, const plain_t<T>* x, const double* lr,
+                   const std::int64_t* step, States*... states) {
+  const auto k = Rule::template at_step<compute_t<T>>(c, *lr, *step);
   detail::for_each_gradient(c, db, dy, x, [&](std::int64_t i, T gradient) {
-    T* const p = w + i;
-    const T* const g = &gradient;
-    T* const b = momentum == nullptr ? nullptr : momentum + i;
-    sgd(c.update(), 1, &p, &g, &b, &one, *lr, *step);
-  });
-}
-
-template <class T>
-void linear_adam(const linear_adam_config& c, T* db, plain_t<T>* w, plain_t<T>* m, plain_t<T>* v, plain_t<T>* max_v,
-                 const plain_t<T>* dy, const plain_t<T>* x, const double* lr, const std::int64_t* step) {
-  const std::int64_t one = 1;
-  detail::for_each_gradient(c, db, dy, x, [&](std::int64_t i, T gradient) {
-    T* const p = w + i;
-    const T* const g = &gradient;
-    T* const mean = m + i;
-    T* const square = v + i;
-    T* const largest = max_v == nullptr ? nullptr : max_v + i;
-    adam(c.update(), 1, &p, &g, &mean, &square, &largest, &one, *lr, *step);
+    update_element<Rule, compute_t<T>>(k, w[i], gradient, states[i]...);
   });
 }
 

@@ -25,6 +25,9 @@ namespace @{ namespace }@::config {
 
 using namespace graven::kernels;
 
+{% for struct in config_structs %}
+@{ struct }@
+{% endfor %}
 {% if wrapped_configs %}
 // clang-format off
 {% endif %}

@@ -22,9 +22,10 @@
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/reduce.h"
 #include "kernels/cpu/scalar_math.h"
-#include "kernels/cpu/sgd.h"
 #include "kernels/cpu/softmax.h"
 #include "kernels/cpu/strided_copy.h"
+#include "kernels/cpu/update.h"
+#include "tests/kernels/rules.h"
 
 namespace {
 
@@ -242,8 +243,8 @@ void Sgd(benchmark::State& state) {
   const float* grads[] = {g.data()};
   const std::int64_t size = state.range(0);
   for (auto _ : state)
-    sgd(threads, {.momentum = 0.9, .dampening = 0, .weight_decay = 0, .nesterov = false, .maximize = false}, 1, params,
-        grads, momentum, &size, 1e-9, 2);
+    update_parameters<test::momentum_rule>(threads, test::momentum_config{.momentum = 0.9, .weight_decay = 0}, 1,
+                                           params, grads, &size, 1e-9, 2, momentum);
   report(state, threads, 0, 20.0 * static_cast<double>(size));
 }
 void sizes(benchmark::internal::Benchmark* b) {

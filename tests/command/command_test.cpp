@@ -359,7 +359,7 @@ TEST_F(Command, EmitsBetweenPasses) {
     return found;
   };
   const auto updates = [&](const char* project) {
-    return text_of(work / project / "model.cpp").find("  adam(") != std::string::npos;
+    return text_of(work / project / "model.cpp").find("  update_parameters<adam>(") != std::string::npos;
   };
   emit("saved", "whole", {});
   EXPECT_TRUE(updates("whole"));

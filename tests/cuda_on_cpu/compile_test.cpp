@@ -149,14 +149,10 @@ const std::vector<Case>& cases() {
       {"pool2d",
        {"max_pool2d_kernel<float>", "max_pool2d_backward_kernel<float>", "avg_pool2d_kernel<float>",
         "avg_pool2d_backward_kernel<double>"}},
-      {"sgd", {"sgd_kernel<float>", "sgd_kernel<double>"}},
-      {"adam", {"adam_kernel<float>", "adam_kernel<double>"}},
-      {"rmsprop", {"rmsprop_kernel<float>", "rmsprop_kernel<double>"}},
-      {"adagrad", {"adagrad_kernel<float>", "adagrad_kernel<double>"}},
-      {"adadelta", {"adadelta_kernel<float>", "adadelta_kernel<double>"}},
-      {"lamb",
-       {"lamb_means_kernel<float>", "lamb_change_kernel<float>", "lamb_means_kernel<double>",
-        "lamb_change_kernel<double>"}},
+      {"update",
+       {"update_kernel<test::momentum_rule, float, 0>", "update_kernel<test::plain_rule, double>",
+        "measure_kernel<test::norms_rule, float, 0, 1>",
+        "update_with_norms_kernel<test::norms_rule, double, test::momentum_config, 0, 1>"}},
       {"epilogue", {"epilogue_kernel<relu, float>", "epilogue_kernel<add, float>"}},
       {"conv2d", {"conv2d_rearrange_kernel<false, float>", "conv2d_rearrange_kernel<true, float>"}},
       {"linear", {}},
@@ -170,9 +166,10 @@ TEST(CudaCompile, NvrtcTakesEveryKernel) {
   if (!nvrtc) GTEST_SKIP() << Nvrtc::missing;
   for (const Case& c : cases())
     for (const char* architecture : {"sm_80", "sm_90"}) {
-      const std::string source = "#include \"kernels/cuda/" + std::string(c.header) +
-                                 ".cuh\"\n#include \"kernels/cuda/scalar_math.cuh\"\n" + kFunctors +
-                                 "using namespace graven::kernels;\n";
+      const std::string source =
+          "#include \"kernels/cuda/" + std::string(c.header) +
+          ".cuh\"\n#include \"kernels/cuda/scalar_math.cuh\"\n#include \"tests/kernels/rules.h\"\n" + kFunctors +
+          "using namespace graven::kernels;\n";
       EXPECT_EQ(nvrtc.compile(source, c.kernels, architecture), "") << c.header << ".cuh for " << architecture;
     }
 }

@@ -1,5 +1,4 @@
 // Every CUDA kernel, instantiated: what nvcc compiles in compile_test.cpp. It is not run.
-#include "kernels/cuda/adam.cuh"
 #include "kernels/cuda/arange.cuh"
 #include "kernels/cuda/batch_norm.cuh"
 #include "kernels/cuda/binary_cross_entropy.cuh"
@@ -23,10 +22,11 @@
 #include "kernels/cuda/resample.cuh"
 #include "kernels/cuda/scalar_math.cuh"
 #include "kernels/cuda/scan.cuh"
-#include "kernels/cuda/sgd.cuh"
 #include "kernels/cuda/softmax.cuh"
 #include "kernels/cuda/sort.cuh"
 #include "kernels/cuda/strided_copy.cuh"
+#include "kernels/cuda/update.cuh"
+#include "tests/kernels/rules.h"
 
 namespace graven::kernels {
 
@@ -147,8 +147,8 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   avg_pool2d_backward(context, pool2d_config{}, y, x);
   fold_batch_norm(context, fold_batch_norm_config{}, y, y, x, x, x, x, x, x);
   fold_batch_norm(context, fold_batch_norm_config{}, y, nullptr, x, nullptr, nullptr, nullptr, x, x);
-  sgd(context, sgd_config{}, 1, &y, &x, nullptr, labels, 0.1, 1);
-  adam(context, adam_config{}, 1, &y, &x, &y, &y, nullptr, labels, 0.1, 1);
+  update_parameters<test::momentum_rule>(context, test::momentum_config{}, 1, &y, &x, labels, 0.1, 1, &y);
+  update_parameters_with_norms<test::norms_rule>(context, test::momentum_config{}, 1, &y, &x, labels, 0.1, 1, &y, &y);
   linear(context, linear_config{}, y, x, x, x);
   linear<relu>(context, linear_config{}, y, x, x, nullptr, nullptr);
   linear<add>(context, linear_config{}, y, x, x, x, x);

@@ -4,9 +4,6 @@
 #include <numeric>
 
 #include "kernel_harness.h"
-#include "kernels/cuda/adadelta.cuh"
-#include "kernels/cuda/adagrad.cuh"
-#include "kernels/cuda/adam.cuh"
 #include "kernels/cuda/arange.cuh"
 #include "kernels/cuda/binary_cross_entropy.cuh"
 #include "kernels/cuda/concat.cuh"
@@ -15,16 +12,15 @@
 #include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/fold_batch_norm.cuh"
 #include "kernels/cuda/index.cuh"
-#include "kernels/cuda/lamb.cuh"
 #include "kernels/cuda/pad.cuh"
 #include "kernels/cuda/pad_border.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/resample.cuh"
-#include "kernels/cuda/rmsprop.cuh"
 #include "kernels/cuda/scalar_math.cuh"
-#include "kernels/cuda/sgd.cuh"
 #include "kernels/cuda/softmax.cuh"
 #include "kernels/cuda/strided_copy.cuh"
+#include "kernels/cuda/update.cuh"
+#include "tests/kernels/rules.h"
 #include "tests/tolerances.h"
 
 namespace graven::kernels {
@@ -33,6 +29,7 @@ namespace {
 namespace tolerance_of = tests::tolerance;
 
 using namespace testing_on_device;
+using namespace test;  // the rules
 
 struct relu {
   static constexpr int inputs = 1;
@@ -654,79 +651,6 @@ struct OptimizerRun {
   }
 };
 
-TEST(CudaSgd, AsPyTorch) {
-  const std::vector<sgd_config> cases = {
-      {0, 0, 0, false, false}, {0.9, 0, 0, false, false}, {0.9, 0.1, 0.01, false, false}, {0.9, 0, 0.01, true, true}};
-  for (const sgd_config& c : cases) {
-    const OptimizerRun start;
-    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
-      std::vector<float*> pointers[3];
-      for (std::size_t a = 0; a < 3; ++a)
-        for (const auto& tensor : start.tensors[a]) pointers[a].push_back(memory.inout(tensor));
-      const std::vector<const float*> grads(pointers[1].begin(), pointers[1].end());
-      for (std::int64_t step = 1; step <= 3; ++step)
-        sgd(context, c, static_cast<std::int64_t>(kTensorSizes.size()), pointers[0].data(), grads.data(),
-            c.momentum != 0 ? pointers[2].data() : nullptr, kTensorSizes.data(), 0.1, step);
-      context.synchronize();
-      for (std::size_t t = 0; t < kTensorSizes.size(); ++t) memory.result(pointers[0][t], kTensorSizes[t]);
-    });
-    for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
-      std::vector<double> p = wide(start.tensors[0][t]), buffer(p.size());
-      for (int step = 1; step <= 3; ++step)
-        for (std::size_t i = 0; i < p.size(); ++i) {
-          double g = start.tensors[1][t][i] * (c.maximize ? -1 : 1) + c.weight_decay * p[i];
-          if (c.momentum != 0) {
-            buffer[i] = step == 1 ? g : c.momentum * buffer[i] + (1 - c.dampening) * g;
-            g = c.nesterov ? g + c.momentum * buffer[i] : buffer[i];
-          }
-          p[i] -= 0.1 * g;
-        }
-      expect_close(got[t], p, tolerance_of::cuda_elementwise.f32, "sgd, tensor " + std::to_string(t));
-    }
-  }
-}
-
-TEST(CudaAdam, AsPyTorch) {
-  const std::vector<adam_config> cases = {{0.9, 0.999, 1e-8, 0, false, false, false, true},
-                                          {0.8, 0.99, 1e-6, 0.1, false, true, true, true},
-                                          {0.9, 0.999, 1e-8, 0.1, true, false, false, true},
-                                          {0.9, 0.999, 1e-8, 0.1, true, false, false, false}};
-  for (const adam_config& c : cases) {
-    const OptimizerRun start;
-    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
-      std::vector<float*> pointers[5];
-      for (std::size_t a = 0; a < 5; ++a)
-        for (const auto& tensor : start.tensors[a]) pointers[a].push_back(memory.inout(tensor));
-      const std::vector<const float*> grads(pointers[1].begin(), pointers[1].end());
-      for (std::int64_t step = 1; step <= 3; ++step)
-        adam(context, c, static_cast<std::int64_t>(kTensorSizes.size()), pointers[0].data(), grads.data(),
-             pointers[2].data(), pointers[3].data(), c.amsgrad ? pointers[4].data() : nullptr, kTensorSizes.data(),
-             0.01, step);
-      context.synchronize();
-      for (std::size_t t = 0; t < kTensorSizes.size(); ++t) memory.result(pointers[0][t], kTensorSizes[t]);
-    });
-    for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
-      std::vector<double> p = wide(start.tensors[0][t]), m(p.size()), v(p.size()), max_v(p.size());
-      for (int step = 1; step <= 3; ++step)
-        for (std::size_t i = 0; i < p.size(); ++i) {
-          double g = start.tensors[1][t][i] * (c.maximize ? -1 : 1);
-          if (c.decoupled)
-            p[i] *= 1 - 0.01 * c.weight_decay;
-          else
-            g += c.weight_decay * p[i];
-          m[i] += (1 - c.beta1) * (g - m[i]);
-          v[i] = c.beta2 * v[i] + (1 - c.beta2) * g * g;
-          max_v[i] = std::max(max_v[i], v[i]);
-          const double correct_m = c.do_bias_correction ? 1 - std::pow(c.beta1, step) : 1;
-          const double correct_v = c.do_bias_correction ? 1 - std::pow(c.beta2, step) : 1;
-          const double root = std::sqrt(c.amsgrad ? max_v[i] : v[i]) / std::sqrt(correct_v);
-          p[i] -= 0.01 / correct_m * m[i] / (root + c.eps);
-        }
-      expect_close(got[t], p, tolerance_of::cuda_update.f32, "adam, tensor " + std::to_string(t));
-    }
-  }
-}
-
 using Doubles = std::vector<double>;
 
 /// Three steps on the device, and by `formula` in double, a tensor at a time: parameters and states must agree.
@@ -758,86 +682,53 @@ void expect_steps(const char* name, double tolerance, const OnDevice& on_device,
   }
 }
 
-TEST(CudaRmsprop, AsPyTorch) {
-  for (const rmsprop_config& c :
-       {rmsprop_config{0.99, 1e-8, 0, 0, false, false}, rmsprop_config{0.9, 1e-2, 0.1, 0.5, true, true},
-        rmsprop_config{0.9, 1e-6, 0, 0.9, false, false}})
+TEST(CudaUpdate, RunsARule) {
+  for (const auto& c : {momentum_config{0.9, 0}, momentum_config{0.5, 0.1}})
     expect_steps(
-        "rmsprop", tolerance_of::cuda_update.f32,
-        [&](CudaContext& context, std::int64_t count, auto p, auto g, auto square, auto mean, auto momentum,
-            std::int64_t) { rmsprop(context, c, count, p, g, square, mean, momentum, kTensorSizes.data(), 0.01); },
-        [&](Doubles& p, const Doubles& grad, Doubles& square, Doubles& mean, Doubles& momentum, int) {
+        "update", tolerance_of::cuda_elementwise.f32,
+        [&](CudaContext& context, std::int64_t count, auto p, auto g, auto b, auto, auto, std::int64_t step) {
+          update_parameters<momentum_rule>(context, c, count, p, g, kTensorSizes.data(), 0.1, step, b);
+        },
+        [&](Doubles& p, const Doubles& grad, Doubles& b, Doubles&, Doubles&, int step) {
           for (std::size_t i = 0; i < p.size(); ++i) {
-            const double g = grad[i] * (c.maximize ? -1 : 1) + c.weight_decay * p[i];
-            square[i] = c.alpha * square[i] + (1 - c.alpha) * g * g;
-            if (c.centered) mean[i] = c.alpha * mean[i] + (1 - c.alpha) * g;
-            double change = g / (std::sqrt(square[i] - mean[i] * mean[i]) + c.eps);
-            if (c.momentum != 0) change = momentum[i] = c.momentum * momentum[i] + change;
-            p[i] -= 0.01 * change;
+            const double g = grad[i] + c.weight_decay * p[i];
+            b[i] = step == 1 ? g : c.momentum * b[i] + g;
+            p[i] -= 0.1 * b[i];
           }
         });
 }
 
-TEST(CudaAdagrad, AsPyTorch) {
-  for (const adagrad_config& c : {adagrad_config{0, 1e-10, 0, 0, false}, adagrad_config{0.1, 1e-3, 0.1, 0.5, true}})
-    expect_steps(
-        "adagrad", tolerance_of::cuda_update.f32,
-        [&](CudaContext& context, std::int64_t count, auto p, auto g, auto sums, auto, auto, std::int64_t step) {
-          adagrad(context, c, count, p, g, sums, kTensorSizes.data(), 0.01, step);
-        },
-        [&](Doubles& p, const Doubles& grad, Doubles& sum, Doubles&, Doubles&, int step) {
-          for (std::size_t i = 0; i < p.size(); ++i) {
-            const double g = grad[i] * (c.maximize ? -1 : 1) + c.weight_decay * p[i];
-            if (step == 1) sum[i] = c.initial_accumulator_value;
-            sum[i] += g * g;
-            p[i] -= 0.01 / (1 + (step - 1) * c.lr_decay) * g / (std::sqrt(sum[i]) + c.eps);
-          }
-        });
+TEST(CudaUpdate, RunsARuleWithoutStates) {
+  expect_steps(
+      "update", tolerance_of::cuda_elementwise.f32,
+      [&](CudaContext& context, std::int64_t count, auto p, auto g, auto, auto, auto, std::int64_t step) {
+        update_parameters<plain_rule>(context, momentum_config{}, count, p, g, kTensorSizes.data(), 0.1, step);
+      },
+      [&](Doubles& p, const Doubles& grad, Doubles&, Doubles&, Doubles&, int) {
+        for (std::size_t i = 0; i < p.size(); ++i) p[i] -= 0.1 * grad[i];
+      });
 }
 
-TEST(CudaAdadelta, AsPyTorch) {
-  for (const adadelta_config& c : {adadelta_config{0.9, 1e-6, 0, false}, adadelta_config{0.5, 1e-3, 0.1, true}})
-    expect_steps(
-        "adadelta", tolerance_of::cuda_update.f32,
-        [&](CudaContext& context, std::int64_t count, auto p, auto g, auto square, auto delta, auto, std::int64_t) {
-          adadelta(context, c, count, p, g, square, delta, kTensorSizes.data(), 1.0);
-        },
-        [&](Doubles& p, const Doubles& grad, Doubles& square, Doubles& delta, Doubles&, int) {
-          for (std::size_t i = 0; i < p.size(); ++i) {
-            const double g = grad[i] * (c.maximize ? -1 : 1) + c.weight_decay * p[i];
-            square[i] = c.rho * square[i] + (1 - c.rho) * g * g;
-            const double change = std::sqrt((delta[i] + c.eps) / (square[i] + c.eps)) * g;
-            delta[i] = c.rho * delta[i] + (1 - c.rho) * change * change;
-            p[i] -= change;
-          }
-        });
-}
-
-TEST(CudaLamb, AsInThePaper) {
-  for (const lamb_config& c :
-       {lamb_config{0.9, 0.999, 1e-8, 0, true, true, false}, lamb_config{0.8, 0.99, 1e-6, 0.1, false, true, true},
-        lamb_config{0.9, 0.95, 1e-6, 0.1, true, false, false}})
-    expect_steps(
-        "lamb", tolerance_of::cuda_update.f32,
-        [&](CudaContext& context, std::int64_t count, auto p, auto g, auto m, auto v, auto, std::int64_t step) {
-          lamb(context, c, count, p, g, m, v, kTensorSizes.data(), 0.01, step);
-        },
-        [&](Doubles& p, const Doubles& grad, Doubles& m, Doubles& v, Doubles&, int step) {
-          Doubles direction(p.size());
-          double of_parameter = 0, of_direction = 0;
-          for (std::size_t i = 0; i < p.size(); ++i) {
-            const double g = grad[i] * (c.maximize ? -1 : 1) + (c.decoupled ? 0 : c.weight_decay * p[i]);
-            m[i] = c.beta1 * m[i] + (1 - c.beta1) * g;
-            v[i] = c.beta2 * v[i] + (1 - c.beta2) * g * g;
-            const double mean = c.do_bias_correction ? m[i] / (1 - std::pow(c.beta1, step)) : m[i];
-            const double square = c.do_bias_correction ? v[i] / (1 - std::pow(c.beta2, step)) : v[i];
-            direction[i] = mean / (std::sqrt(square) + c.eps) + (c.decoupled ? c.weight_decay * p[i] : 0);
-            of_parameter += p[i] * p[i];
-            of_direction += direction[i] * direction[i];
-          }
-          const double ratio = of_parameter > 0 && of_direction > 0 ? std::sqrt(of_parameter / of_direction) : 1;
-          for (std::size_t i = 0; i < p.size(); ++i) p[i] -= 0.01 * ratio * direction[i];
-        });
+TEST(CudaUpdate, RunsARuleWithNorms) {
+  const momentum_config c{0.8, 0};
+  expect_steps(
+      "update_parameters_with_norms", tolerance_of::cuda_update.f32,
+      [&](CudaContext& context, std::int64_t count, auto p, auto g, auto m, auto changes, auto, std::int64_t step) {
+        update_parameters_with_norms<norms_rule>(context, c, count, p, g, kTensorSizes.data(), 0.01, step, m, changes);
+      },
+      [&](Doubles& p, const Doubles& grad, Doubles& m, Doubles& changes, Doubles&, int) {
+        double of_parameter = 0, of_mean = 0;
+        for (std::size_t i = 0; i < p.size(); ++i) {
+          m[i] += (1 - c.momentum) * (grad[i] - m[i]);
+          of_parameter += p[i] * p[i];
+          of_mean += m[i] * m[i];
+        }
+        const double ratio = of_parameter > 0 && of_mean > 0 ? std::sqrt(of_parameter / of_mean) : 1;
+        for (std::size_t i = 0; i < p.size(); ++i) {
+          changes[i] += 0.01 * ratio * m[i];
+          p[i] -= 0.01 * ratio * m[i];
+        }
+      });
 }
 
 TEST(CudaContext, MemoryThatIsNotToBeHadIsAnErrorOfItsOwn) {

@@ -79,6 +79,12 @@ Graph every_optimizer() {
       {"adagrad", {{"lr", 0.01}, {"initial_accumulator_value", 0.1}, {"lr_decay", 0.1}}},
       {"adadelta", {{"lr", 1}, {"eps", 1e-3}}},
       {"lamb", {{"lr", 0.01}, {"eps", 1e-3}, {"weight_decay", 0.1}}},
+      {"nadam", {{"lr", 0.01}, {"eps", 1e-3}, {"weight_decay", 0.1}}},
+      {"radam", {{"lr", 0.01}, {"eps", 1e-3}, {"beta2", 0.9}, {"maximize", 0}}},
+      {"adamax", {{"lr", 0.01}, {"eps", 1e-3}}},
+      {"rprop", {{"lr", 0.001}}},
+      {"lion", {{"lr", 0.001}, {"weight_decay", 0.1}}},
+      {"lars", {{"lr", 0.01}, {"momentum", 0.9}, {"weight_decay", 0.1}}},
   };
   ValueId sum = ir::kNone;
   for (const auto& [kind, options] : kinds) {
@@ -519,8 +525,8 @@ TEST(CudaProjects, FaultsInTheTextAreNoticed) {
        "cudaMemset(device_.data(), 0, bytes)", "cudaMemset: work on the default stream"},
       {"kernels/cuda/context.cuh", "(items + threads - 1) / threads", "items / threads",
        "cudaErrorInvalidConfiguration"},
-      {"kernels/cuda/sgd.cuh", "i < list.sizes[blockIdx.y]", "i + 1 < list.sizes[blockIdx.y]", "parameter.model"},
-      {"kernels/cuda/sgd.cuh", "p[i] -= rate * g", "p[i] -= rate * g * T(1.0001)", "parameter.model"},
+      {"kernels/cuda/update.cuh", "i < list.sizes[blockIdx.y]", "i + 1 < list.sizes[blockIdx.y]", "parameter.model"},
+      {"functors.h", "static_cast<C>(lr)", "static_cast<C>(lr * 1.0001)", "parameter.model"},
       {"kernels/cuda/tensor_list.cuh", "list.data[a][t] = arrays[a] != nullptr ? arrays[a][first + t] : nullptr",
        "list.data[a][t] = reinterpret_cast<T*>(&list)", "is not device memory"},
   };

@@ -44,13 +44,13 @@ ProcessResult run_selftest(const fs::path& folder) {
 /// Faults in the update: each is noticed where the optimizer has a phase of its own and where it works within backward.
 TEST(SelfTests, NoticeFaultsInTheUpdate) {
   struct Fault {
-    const char *right, *wrong;
+    const char *file, *right, *wrong;
   };
-  const Fault faults[] = {{"static_cast<C>(lr)", "static_cast<C>(lr * 1.001)"},
-                          {"static_cast<C>(c.weight_decay)", "C(0)"},
-                          {"static_cast<C>(c.momentum)", "C(0)"},
-                          {"static_cast<C>(1 - c.dampening)", "C(1)"},
-                          {"i < n; ++i", "i < n - 1; ++i"}};
+  const Fault faults[] = {{"functors.h", "static_cast<C>(lr)", "static_cast<C>(lr * 1.001)"},
+                          {"functors.h", "static_cast<C>(config.weight_decay)", "C(0)"},
+                          {"functors.h", "static_cast<C>(config.momentum)", "C(0)"},
+                          {"functors.h", "1 - config.dampening", "1"},
+                          {"kernels/cpu/update.h", "i < n; ++i", "i < n - 1; ++i"}};
   for (const bool in_backward : {false, true}) {
     Graph graph = polynomial_fit();
     graph.optimizers[0].groups[0].options = {
@@ -62,21 +62,22 @@ TEST(SelfTests, NoticeFaultsInTheUpdate) {
     ASSERT_EQ(built.exit_status, 0) << built.output;
     const ProcessResult right = run_selftest(folder);
     EXPECT_EQ(right.exit_status, 0) << right.output;
-    const fs::path kernel = folder / "kernels/cpu/sgd.h";
-    std::ostringstream all;
-    all << std::ifstream(kernel, std::ios::binary).rdbuf();
     for (const Fault& fault : std::span(faults).subspan(in_backward ? 2 : 0)) {
       SCOPED_TRACE(fault.wrong);
+      const fs::path file = folder / fault.file;
+      std::ostringstream all;
+      all << std::ifstream(file, std::ios::binary).rdbuf();
       std::string text = all.str();
       const std::size_t at = text.find(fault.right);
       ASSERT_NE(at, std::string::npos);
       text.replace(at, std::string_view(fault.right).size(), fault.wrong);
-      std::ofstream(kernel, std::ios::binary) << text;
+      std::ofstream(file, std::ios::binary) << text;
       built = build_selftest(folder, "base");
       ASSERT_EQ(built.exit_status, 0) << built.output;
       const ProcessResult r = run_selftest(folder);
       EXPECT_EQ(r.exit_status, 1) << r.output;
       EXPECT_NE(r.output.find("parameter."), std::string::npos) << r.output;
+      std::ofstream(file, std::ios::binary) << all.str();
     }
   }
 }

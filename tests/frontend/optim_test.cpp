@@ -72,6 +72,49 @@ optim::Optimizer make(const std::string& kind, const std::vector<Tensor>& parame
     options.do_bias_correction = o.value("do_bias_correction", true);
     return optim::LAMB(parameters, options);
   }
+  if (kind == "nadam") {
+    auto options = common_options<optim::NAdamOptions>(o);
+    options.betas = o.value("betas", options.betas);
+    options.eps = o.value("eps", options.eps);
+    options.momentum_decay = o.value("momentum_decay", options.momentum_decay);
+    options.decoupled_weight_decay = o.value("decoupled_weight_decay", false);
+    return optim::NAdam(parameters, options);
+  }
+  if (kind == "radam") {
+    auto options = common_options<optim::RAdamOptions>(o);
+    options.betas = o.value("betas", options.betas);
+    options.eps = o.value("eps", options.eps);
+    options.decoupled_weight_decay = o.value("decoupled_weight_decay", false);
+    return optim::RAdam(parameters, options);
+  }
+  if (kind == "adamax") {
+    auto options = common_options<optim::AdamaxOptions>(o);
+    options.betas = o.value("betas", options.betas);
+    options.eps = o.value("eps", options.eps);
+    return optim::Adamax(parameters, options);
+  }
+  if (kind == "rprop") {
+    optim::RpropOptions options;
+    options.lr = o.value("lr", options.lr);
+    options.etas = o.value("etas", options.etas);
+    options.step_sizes = o.value("step_sizes", options.step_sizes);
+    options.maximize = o.value("maximize", false);
+    return optim::Rprop(parameters, options);
+  }
+  if (kind == "lion") {
+    auto options = common_options<optim::LionOptions>(o);
+    options.betas = o.value("betas", options.betas);
+    return optim::Lion(parameters, options);
+  }
+  if (kind == "lars") {
+    auto options = common_options<optim::LARSOptions>(o);
+    options.momentum = o.value("momentum", 0.0);
+    options.dampening = o.value("dampening", 0.0);
+    options.trust_coefficient = o.value("trust_coefficient", options.trust_coefficient);
+    options.eps = o.value("eps", options.eps);
+    options.nesterov = o.value("nesterov", false);
+    return optim::LARS(parameters, options);
+  }
   if (kind == "adam") return optim::Adam(parameters, adam_options<optim::AdamOptions>(o));
   if (kind == "adamw") return optim::AdamW(parameters, adam_options<optim::AdamWOptions>(o));
   if (kind != "sgd") throw UserError("tests/frontend/optim_test.cpp makes no optimizer of kind " + kind);
@@ -107,6 +150,57 @@ TEST(Optimizers, StepAsPyTorchDoes) {
   for (const ir::OptimizerKind& kind : ir::optimizer_kinds())
     EXPECT_TRUE(compared.count(std::string(kind.name)))
         << kind.name << " has no case in tests/fixtures/make_optimizers.py";
+}
+
+/// Over tensors that make several pieces of work: f32 is the f64 that is compared with PyTorch, with any threads.
+TEST(Optimizers, StepOverManyTensors) {
+  const auto steps = [](const nlohmann::json& c, DType dtype) {
+    std::vector<Tensor> parameters;
+    for (const std::int64_t n : {1, 40000, 0, 256, 17, 16384, 3})
+      parameters.push_back(((arange(n).to(f64) * 0.7).cos() + 1.5).to(dtype).requires_grad_());
+    optim::Optimizer optimizer = make(c.at("kind"), parameters, c.at("options"));
+    for (int t = 0; t < 3; ++t) {
+      for (Tensor& p : parameters)
+        p.set_grad((((arange(p.numel()).to(f64) * 1.3) + t).sin() + 0.05).sign().to(dtype) *
+                   (((arange(p.numel()).to(f64) * 0.9) + t).sin() + 2).to(dtype));
+      optimizer.step();
+    }
+    std::vector<double> all;
+    for (const Tensor& p : parameters)
+      for (const double x : p.to(f64).to_vector<double>()) all.push_back(x);
+    return all;
+  };
+  const int threads = get_num_threads();
+  const nlohmann::json data = fixture();
+  for (const auto& c : data.at("optimizers")) {
+    SCOPED_TRACE(c.at("kind").get<std::string>() + c.at("options").dump());
+    const std::vector<double> want = steps(c, f64);
+    set_num_threads(1);
+    const std::vector<double> one = steps(c, f32);
+    set_num_threads(3);
+    EXPECT_EQ(steps(c, f32), one);
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < want.size(); ++i)
+      wrong += std::abs(one[i] - want[i]) > 5e-5 * std::max(1.0, std::abs(want[i]));
+    EXPECT_EQ(wrong, 0u);
+  }
+  set_num_threads(threads);
+}
+
+TEST(Optimizers, OptionsOutOfRangeAreRefused) {
+  Tensor p = tensor({1.}).requires_grad_();
+  const auto says = [&](const auto& make, const char* text) {
+    EXPECT_NE(error_of(make).find(text), std::string::npos) << error_of(make);
+  };
+  says([&] { optim::NAdam({p}, {.betas = {0.9, 1.0}}); }, "nadam: the option betas[1] is out of range, got 1");
+  says([&] { optim::NAdam({p}, {.momentum_decay = -1}); }, "nadam: the option momentum_decay is out of range");
+  says([&] { optim::RAdam({p}, {.eps = -1}); }, "radam: the option eps is out of range");
+  says([&] { optim::Adamax({p}, {.weight_decay = -1}); }, "adamax: the option weight_decay is out of range");
+  says([&] { optim::Rprop({p}, {.etas = {1.0, 1.2}}); }, "rprop: the option etas[0] is out of range, got 1");
+  says([&] { optim::Rprop({p}, {.etas = {0.5, 1.0}}); }, "rprop: the option etas[1] is out of range, got 1");
+  says([&] { optim::Lion({p}, {.betas = {-0.1, 0.9}}); }, "lion: the option betas[0] is out of range");
+  says([&] { optim::LARS({p}, {.nesterov = true}); }, "lars: nesterov needs momentum above 0 and dampening 0");
+  says([&] { optim::LARS({p}, {.trust_coefficient = std::nan("")}); }, "lars: the option trust_coefficient is out of");
 }
 
 TEST(Optimizers, AdamWithoutBiasCorrection) {

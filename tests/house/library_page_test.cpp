@@ -16,7 +16,7 @@ TEST(LibraryPage, NamesWhatTheHeadersDeclare) {
   const PublicNames declared_names = public_names();
   std::set<std::string> schedules = declared({include / "lr_scheduler.h"}, "^class ([A-Za-z]+) : public LRScheduler");
   schedules.insert("ReduceLROnPlateau");
-  std::set<std::string> optimizers = declared({include / "optim.h"}, "^class ([A-Za-z]+) : public Optimizer");
+  std::set<std::string> optimizers = declared({include / "optim.h"}, "^class ([A-Za-z]+) : public OptimizerOf");
   optimizers.insert("LBFGS");
   const struct {
     std::string section, row;

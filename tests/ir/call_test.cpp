@@ -78,8 +78,9 @@ TEST(Call, GivesOutputsThenInputs) {
 
 TEST(Call, GivesListsBeforeNumbers) {
   const Made sgd("sgd", {kRow, kRows, kRow, kRows, std::nullopt, std::nullopt, kRate, kStep});
-  EXPECT_EQ(sgd.text(),
-            "threads config count.2 list.params list.grads list.momentum_buffers? sizes.6.24 number.lr number.step");
+  EXPECT_EQ(sgd.text(), "threads config count.2 list.params list.grads sizes.6.24 number.lr number.step");
+  EXPECT_EQ(Made("sgd", {kRow, kRows, kRow, kRows, kRow, kRows, kRate, kStep}, {{"momentum", 0.9}}).text(),
+            "threads config count.2 list.params list.grads sizes.6.24 number.lr number.step list.momentum_buffers");
   EXPECT_EQ(sgd.text(true), sgd.text());
   EXPECT_EQ(Made("cat", {kRows, kRows, kRows}, {{"dim", std::int64_t{1}}}).text(),
             "threads config output.0 count.3 list.xs sizes.6.6.6");
@@ -97,7 +98,7 @@ TEST(Call, GivesNumbersByValueToDevices) {
   EXPECT_EQ(dropout.text(true), "threads config output.0 input.x number.seed number.step");
   const TensorType weight{DType::f32, {6, 6}};
   EXPECT_EQ(Made("linear_sgd", {weight, std::nullopt, kRows, kRows, kRate, kStep}).text(),
-            "threads config output.0 input.param input.momentum_buffer? input.dy input.x input.lr input.step");
+            "threads config output.0 input.param input.dy input.x input.lr input.step");
 }
 
 TEST(Call, GivesWhatKernelsAskFor) {

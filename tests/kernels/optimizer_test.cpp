@@ -1,17 +1,10 @@
+// The kernels that run optimizers' rules, with rules of their own; the operators' rules run in tests/ops and, over
+// tensors of these sizes, in tests/frontend.
 #include <algorithm>
 
-#include "kernels/cpu/adadelta.h"
-#include "kernels/cpu/adagrad.h"
-#include "kernels/cpu/adam.h"
-#include "kernels/cpu/lamb.h"
-#include "kernels/cpu/rmsprop.h"
-#include "kernels/cpu/sgd.h"
-#include "kernels/reference/adadelta.h"
-#include "kernels/reference/adagrad.h"
-#include "kernels/reference/adam.h"
-#include "kernels/reference/lamb.h"
-#include "kernels/reference/rmsprop.h"
-#include "kernels/reference/sgd.h"
+#include "kernels/cpu/update.h"
+#include "kernels/reference/update.h"
+#include "rules.h"
 #include "support.h"
 #include "tests/tolerances.h"
 
@@ -69,181 +62,80 @@ const T* const* constant(const std::vector<T*>& p) {
   return const_cast<const T* const*>(p.data());
 }
 
-TEST(Sgd, AgreesWithReference) {
-  const sgd_config configs[] = {{0, 0, 0, false, false},
-                                {0.9, 0, 0, false, false},
-                                {0.9, 0, 1e-2, true, false},
-                                {0.9, 0.5, 1e-2, false, true},
-                                {0, 0, 1e-2, false, true}};
-  const auto count = static_cast<std::int64_t>(kSizes.size());
-  for (const auto& c : configs) {
-    const auto want = three_steps<double>([&](auto params, auto grads, auto momentum, auto, auto, std::int64_t step) {
-      reference::sgd(c, count, params.data(), constant(grads), c.momentum == 0 ? nullptr : momentum.data(),
-                     kSizes.data(), 0.1, step);
+const auto kCount = static_cast<std::int64_t>(kSizes.size());
+
+TEST(Update, AgreesWithReference) {
+  for (const auto& c : {momentum_config{0.9, 0}, momentum_config{0.5, 0.01}}) {
+    const auto want = three_steps<double>([&](auto params, auto grads, auto b, auto, auto, std::int64_t step) {
+      reference::update_parameters<momentum_rule>(c, kCount, params.data(), constant(grads), kSizes.data(), 0.1, step,
+                                                  b.data());
     });
-    const auto got = with_every_pool("sgd", [&](Threads& threads) {
-      return three_steps<float>([&](auto params, auto grads, auto momentum, auto, auto, std::int64_t step) {
-        sgd(threads, c, count, params.data(), constant(grads), c.momentum == 0 ? nullptr : momentum.data(),
-            kSizes.data(), 0.1, step);
+    const auto got = with_every_pool("update", [&](Threads& threads) {
+      return three_steps<float>([&](auto params, auto grads, auto b, auto, auto, std::int64_t step) {
+        update_parameters<momentum_rule>(threads, c, kCount, params.data(), constant(grads), kSizes.data(), 0.1, step,
+                                         b.data());
       });
     });
-    expect_close(got, want, tolerance_of::plain_update.f32, "sgd");
+    expect_close(got, want, tolerance_of::plain_update.f32, "update");
   }
 }
 
-TEST(Sgd, FirstStepIgnoresWhatTheBufferHolds) {
+TEST(Update, WithoutStates) {
+  const momentum_config c{};
+  const auto want = three_steps<double>([&](auto params, auto grads, auto, auto, auto, std::int64_t step) {
+    reference::update_parameters<plain_rule>(c, kCount, params.data(), constant(grads), kSizes.data(), 0.1, step);
+  });
+  const auto got = with_every_pool("update", [&](Threads& threads) {
+    return three_steps<float>([&](auto params, auto grads, auto, auto, auto, std::int64_t step) {
+      update_parameters<plain_rule>(threads, c, kCount, params.data(), constant(grads), kSizes.data(), 0.1, step);
+    });
+  });
+  expect_close(got, want, tolerance_of::plain_update.f32, "update");
+}
+
+TEST(Update, FirstStepIgnoresWhatTheBufferHolds) {
   float p = 1, g = 2, b = NAN;
-  float *params[] = {&p}, *momentum[] = {&b};
+  float *params[] = {&p}, *buffers[] = {&b};
   const float* grads[] = {&g};
   const std::int64_t size = 1;
-  sgd(*pools()[0], {.momentum = 0.9, .dampening = 0.5, .weight_decay = 0, .nesterov = false, .maximize = false}, 1,
-      params, grads, momentum, &size, 0.1, 1);
+  update_parameters<momentum_rule>(*pools()[0], momentum_config{0.9, 0}, 1, params, grads, &size, 0.1, 1, buffers);
   EXPECT_EQ(b, 2);
   EXPECT_FLOAT_EQ(p, 0.8f);
 }
 
-TEST(Adam, AgreesWithReference) {
-  const adam_config configs[] = {{0.9, 0.999, 1e-8, 0, false, false, false, true},
-                                 {0.8, 0.99, 1e-6, 0.1, false, true, false, true},
-                                 {0.9, 0.999, 1e-8, 0.01, true, false, true, true},
-                                 {0.9, 0.95, 1e-8, 0.01, true, true, false, false}};
-  const auto count = static_cast<std::int64_t>(kSizes.size());
-  for (const auto& c : configs) {
-    const auto want = three_steps<double>([&](auto params, auto grads, auto m, auto v, auto most, std::int64_t step) {
-      reference::adam(c, count, params.data(), constant(grads), m.data(), v.data(), c.amsgrad ? most.data() : nullptr,
-                      kSizes.data(), 0.01, step);
-    });
-    const auto got = with_every_pool("adam", [&](Threads& threads) {
-      return three_steps<float>([&](auto params, auto grads, auto m, auto v, auto most, std::int64_t step) {
-        adam(threads, c, count, params.data(), constant(grads), m.data(), v.data(), c.amsgrad ? most.data() : nullptr,
-             kSizes.data(), 0.01, step);
-      });
-    });
-    // A gradient near zero makes m / sqrt(v) sensitive.
-    expect_close(got, want, tolerance_of::update.f32, "adam");
-  }
-}
-
-TEST(Rmsprop, AgreesWithReference) {
-  // Where weight decay all but cancels a gradient, its rounding is divided by little more than eps.
-  const rmsprop_config configs[] = {{0.99, 1e-8, 0, 0, false, false},
-                                    {0.9, 1e-2, 0.1, 0.9, false, true},
-                                    {0.9, 1e-2, 0, 0, true, false},
-                                    {0.5, 1e-2, 0.1, 0.5, true, true}};
-  const auto count = static_cast<std::int64_t>(kSizes.size());
-  for (const auto& c : configs) {
-    const auto want = three_steps<double>([&](auto params, auto grads, auto square, auto mean, auto momentum,
-                                              std::int64_t) {
-      reference::rmsprop(c, count, params.data(), constant(grads), square.data(), c.centered ? mean.data() : nullptr,
-                         c.momentum != 0 ? momentum.data() : nullptr, kSizes.data(), 0.01);
-    });
-    const auto got = with_every_pool("rmsprop", [&](Threads& threads) {
-      return three_steps<float>([&](auto params, auto grads, auto square, auto mean, auto momentum, std::int64_t) {
-        rmsprop(threads, c, count, params.data(), constant(grads), square.data(), c.centered ? mean.data() : nullptr,
-                c.momentum != 0 ? momentum.data() : nullptr, kSizes.data(), 0.01);
-      });
-    });
-    expect_close(got, want, tolerance_of::update.f32, "rmsprop");
-  }
-}
-
-TEST(Adagrad, AgreesWithReference) {
-  const adagrad_config configs[] = {{0, 1e-10, 0, 0, false}, {0.1, 1e-10, 0.1, 0, true}, {0, 1e-3, 0, 0.5, false}};
-  const auto count = static_cast<std::int64_t>(kSizes.size());
-  for (const auto& c : configs) {
-    const auto want = three_steps<double>([&](auto params, auto grads, auto sums, auto, auto, std::int64_t step) {
-      reference::adagrad(c, count, params.data(), constant(grads), sums.data(), kSizes.data(), 0.01, step);
-    });
-    const auto got = with_every_pool("adagrad", [&](Threads& threads) {
-      return three_steps<float>([&](auto params, auto grads, auto sums, auto, auto, std::int64_t step) {
-        adagrad(threads, c, count, params.data(), constant(grads), sums.data(), kSizes.data(), 0.01, step);
-      });
-    });
-    expect_close(got, want, tolerance_of::adaptive_update.f32, "adagrad");
-  }
-}
-
-TEST(Adadelta, AgreesWithReference) {
-  const adadelta_config configs[] = {{0.9, 1e-6, 0, false}, {0.5, 1e-3, 0.1, true}};
-  const auto count = static_cast<std::int64_t>(kSizes.size());
-  for (const auto& c : configs) {
-    const auto want = three_steps<double>([&](auto params, auto grads, auto square, auto delta, auto, std::int64_t) {
-      reference::adadelta(c, count, params.data(), constant(grads), square.data(), delta.data(), kSizes.data(), 1.0);
-    });
-    const auto got = with_every_pool("adadelta", [&](Threads& threads) {
-      return three_steps<float>([&](auto params, auto grads, auto square, auto delta, auto, std::int64_t) {
-        adadelta(threads, c, count, params.data(), constant(grads), square.data(), delta.data(), kSizes.data(), 1.0);
-      });
-    });
-    expect_close(got, want, tolerance_of::adaptive_update.f32, "adadelta");
-  }
-}
-
-TEST(Lamb, AgreesWithReference) {
-  const lamb_config configs[] = {{0.9, 0.999, 1e-8, 0, true, true, false},
-                                 {0.8, 0.99, 1e-6, 0.1, true, true, true},
-                                 {0.9, 0.999, 1e-6, 0.1, false, true, false},
-                                 {0.9, 0.95, 1e-6, 0.01, true, false, false}};
-  const auto count = static_cast<std::int64_t>(kSizes.size());
+std::int64_t workspace_bytes(const std::vector<std::int64_t>& sizes) {
   std::int64_t pieces = 0;
-  for (const std::int64_t n : kSizes) pieces += lamb_pieces(n);
-  for (const auto& c : configs) {
-    const auto want = three_steps<double>([&](auto params, auto grads, auto m, auto v, auto, std::int64_t step) {
-      reference::lamb(c, count, params.data(), constant(grads), m.data(), v.data(), kSizes.data(), 0.01, step);
-    });
-    const auto got = with_every_pool("lamb", [&](Threads& threads) {
-      return three_steps<float>([&](auto params, auto grads, auto m, auto v, auto, std::int64_t step) {
-        std::vector<double> workspace(static_cast<std::size_t>(lamb_workspace_bytes(pieces, count)) / sizeof(double),
-                                      NAN);
-        lamb(threads, c, count, params.data(), constant(grads), m.data(), v.data(), kSizes.data(), 0.01, step,
-             workspace.data());
-      });
-    });
-    // A gradient near zero makes m / sqrt(v) sensitive.
-    expect_close(got, want, tolerance_of::update.f32, "lamb");
-  }
+  for (const std::int64_t n : sizes) pieces += norm_pieces(n);
+  return update_workspace_bytes(pieces, norms_rule::norms);
 }
 
-TEST(Lamb, TensorsOfZerosTakeAnOrdinaryStep) {
-  float p[] = {0, 0}, m[] = {0, 0}, v[] = {0, 0};
+TEST(UpdateWithNorms, AgreesWithReference) {
+  const momentum_config c{0.9, 0};
+  const auto want = three_steps<double>([&](auto params, auto grads, auto m, auto changes, auto, std::int64_t step) {
+    reference::update_parameters_with_norms<norms_rule>(c, kCount, params.data(), constant(grads), kSizes.data(), 0.01,
+                                                        step, m.data(), changes.data());
+  });
+  const auto got = with_every_pool("update_parameters_with_norms", [&](Threads& threads) {
+    return three_steps<float>([&](auto params, auto grads, auto m, auto changes, auto, std::int64_t step) {
+      std::vector<double> workspace(static_cast<std::size_t>(workspace_bytes(kSizes)) / sizeof(double), NAN);
+      update_parameters_with_norms<norms_rule>(threads, c, kCount, params.data(), constant(grads), kSizes.data(), 0.01,
+                                               step, static_cast<void*>(workspace.data()), m.data(), changes.data());
+    });
+  });
+  expect_close(got, want, tolerance_of::update.f32, "update_parameters_with_norms");
+}
+
+TEST(UpdateWithNorms, TensorsOfZerosTakeAnOrdinaryStep) {
+  float p[] = {0, 0}, m[] = {0, 0}, changes[] = {0, 0};
   const float g[] = {0.5f, -2};
-  float *params[] = {p}, *ms[] = {m}, *vs[] = {v};
+  float *params[] = {p}, *ms[] = {m}, *all_changes[] = {changes};
   const float* grads[] = {g};
   const std::int64_t size = 2;
-  double workspace[3];
-  const lamb_config c{.beta1 = 0.9,
-                      .beta2 = 0.999,
-                      .eps = 1e-8,
-                      .weight_decay = 0,
-                      .decoupled = true,
-                      .do_bias_correction = true,
-                      .maximize = false};
-  lamb(*pools()[0], c, 1, params, grads, ms, vs, &size, 0.1, 1, workspace);
-  EXPECT_NEAR(p[0], -0.1, 1e-6);
-  EXPECT_NEAR(p[1], 0.1, 1e-6);
-}
-
-TEST(Optimizers, FirstStepsAreTheFormulas) {
-  float p[] = {1, -2}, m[] = {0, 0}, v[] = {0, 0};
-  const float g1[] = {0.5f, -1}, g2[] = {-0.25f, 3};
-  float *params[] = {p}, *ms[] = {m}, *vs[] = {v};
-  const float *first[] = {g1}, *second[] = {g2};
-  const std::int64_t size = 2;
-  const adam_config c{.beta1 = 0.9,
-                      .beta2 = 0.999,
-                      .eps = 1e-8,
-                      .weight_decay = 0,
-                      .decoupled = false,
-                      .amsgrad = false,
-                      .maximize = false,
-                      .do_bias_correction = true};
-  adam(*pools()[0], c, 1, params, first, ms, vs, nullptr, &size, 0.1, 1);
-  EXPECT_NEAR(p[0], 0.9, 1e-6);  // the first step is lr * sign(g)
-  EXPECT_NEAR(p[1], -1.9, 1e-6);
-  adam(*pools()[0], c, 1, params, second, ms, vs, nullptr, &size, 0.1, 2);
-  const double mean = (0.9 * 0.1 * 0.5 + 0.1 * -0.25) / (1 - 0.81),
-               square = (0.999 * 0.001 * 0.25 + 0.001 * 0.0625) / (1 - 0.999 * 0.999);
-  EXPECT_NEAR(p[0], 0.9 - 0.1 * mean / std::sqrt(square), 1e-5);
+  double workspace[2];
+  update_parameters_with_norms<norms_rule>(*pools()[0], momentum_config{0.5, 0}, 1, params, grads, &size, 0.1, 1,
+                                           static_cast<void*>(workspace), ms, all_changes);
+  EXPECT_FLOAT_EQ(p[0], -0.025f);
+  EXPECT_FLOAT_EQ(p[1], 0.1f);
 }
 
 }  // namespace

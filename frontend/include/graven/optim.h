@@ -1,5 +1,5 @@
-// Optimizers, with PyTorch's formulas and defaults (LAMB, which PyTorch does not have: the paper's, and OneFlow's
-// defaults).
+// Optimizers, with PyTorch's formulas and defaults (LAMB, LARS and Lion, which PyTorch does not have: the papers', and
+// the defaults of OneFlow, of common implementations and of the paper).
 //
 //   optim::SGD optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9});
 //   loss.backward();
@@ -46,16 +46,17 @@ class Optimizer {
   std::vector<double> learning_rates() const;
   void set_learning_rate(double lr);
   std::vector<Tensor> parameters() const;
-  /// Optimizer state by "<group>.<index>.<name>", and "step". Names: "momentum" (SGD, RMSprop); "m", "v", "max_v"
-  /// (Adam, AdamW; LAMB without the last); "square_avg" (RMSprop, Adadelta), "grad_avg" (RMSprop), "acc_delta"
-  /// (Adadelta), "sum" (Adagrad). What the options do not use is left out, and so is what no step has made yet. Then
-  /// the options, "<group>.<option>": lr, beta1 and so on, and initial_lr, what schedules start from.
+  /// Optimizer state by "<group>.<index>.<name>", and "step". Names: "momentum" (SGD, RMSprop, LARS); "m", "v", "max_v"
+  /// (Adam, AdamW; LAMB without the last); "exp_avg" (NAdam, RAdam, Adamax, Lion), "exp_avg_sq" (NAdam, RAdam),
+  /// "exp_inf" (Adamax); "square_avg" (RMSprop, Adadelta), "grad_avg" (RMSprop), "acc_delta" (Adadelta), "sum"
+  /// (Adagrad); "prev", "step_size" (Rprop). What the options do not use is left out, and so is what no step has made
+  /// yet. Then the options, "<group>.<option>": lr, beta1 and so on, and initial_lr, what schedules start from.
   nn::StateDict state_dict() const;
   /// State and options become those of the dictionary. All or nothing: when anything has the wrong shape or an option
   /// is out of range, or strict and anything is missing that the options call for, or unexpected, a user error lists it
   /// and nothing is changed. Where not strict, what is missing stays as it is.
   nn::LoadReport load_state_dict(const nn::StateDict& state, bool strict = true, Location where = Location::current());
-  /// "sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "lamb"
+  /// "sgd", "adam", "adamw", "rmsprop", ...: the class's name in small letters.
   const std::string& kind() const;
 
   struct State;
@@ -69,6 +70,31 @@ class Optimizer {
   std::shared_ptr<State> state_;
 };
 
+template <class OptimizerOptions>
+struct Group {
+  std::vector<Tensor> parameters;
+  OptimizerOptions options = {};
+};
+
+/// Of all parameters with the same options, or of groups. The options say which update operator of ir/ops it is, and
+/// their values by its names.
+template <class OptimizerOptions>
+class OptimizerOf : public Optimizer {
+ public:
+  explicit OptimizerOf(std::vector<Tensor> parameters, OptimizerOptions options = {})
+      : Optimizer(OptimizerOptions::kind, {{std::move(parameters), options.values()}}) {}
+  explicit OptimizerOf(const std::vector<Group<OptimizerOptions>>& groups)
+      : Optimizer(OptimizerOptions::kind, values_of(groups)) {}
+
+ private:
+  static std::vector<std::pair<std::vector<Tensor>, Options>> values_of(
+      const std::vector<Group<OptimizerOptions>>& groups) {
+    std::vector<std::pair<std::vector<Tensor>, Options>> values;
+    for (const auto& group : groups) values.emplace_back(group.parameters, group.options.values());
+    return values;
+  }
+};
+
 struct SGDOptions {
   double lr = 1e-3;
   double momentum = 0;
@@ -78,20 +104,15 @@ struct SGDOptions {
   bool maximize = false;
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
-};
-
-template <class OptimizerOptions>
-struct Group {
-  std::vector<Tensor> parameters;
-  OptimizerOptions options = {};
+  static constexpr const char* kind = "sgd";
+  std::map<std::string, double> values() const;
 };
 
 /// b <- momentum b + (1 - dampening) g, first b = g; p <- p - lr (nesterov ? g + momentum b : b), with g including
 /// weight_decay p.
-class SGD : public Optimizer {
+class SGD : public OptimizerOf<SGDOptions> {
  public:
-  explicit SGD(std::vector<Tensor> parameters, SGDOptions options = {});
-  explicit SGD(const std::vector<Group<SGDOptions>>& groups);
+  using OptimizerOf::OptimizerOf;
 };
 
 struct AdamOptions {
@@ -104,13 +125,14 @@ struct AdamOptions {
   bool do_bias_correction = true;  ///< false: the means are not divided by 1 - beta^t
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
+  static constexpr const char* kind = "adam";
+  std::map<std::string, double> values() const;
 };
 
 /// Kingma and Ba 2015, with bias correction; weight decay is added to the gradient.
-class Adam : public Optimizer {
+class Adam : public OptimizerOf<AdamOptions> {
  public:
-  explicit Adam(std::vector<Tensor> parameters, AdamOptions options = {});
-  explicit Adam(const std::vector<Group<AdamOptions>>& groups);
+  using OptimizerOf::OptimizerOf;
 };
 
 struct AdamWOptions {
@@ -123,13 +145,14 @@ struct AdamWOptions {
   bool do_bias_correction = true;  ///< false: the means are not divided by 1 - beta^t
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
+  static constexpr const char* kind = "adamw";
+  std::map<std::string, double> values() const;
 };
 
 /// Loshchilov and Hutter 2019: p <- p (1 - lr weight_decay) first.
-class AdamW : public Optimizer {
+class AdamW : public OptimizerOf<AdamWOptions> {
  public:
-  explicit AdamW(std::vector<Tensor> parameters, AdamWOptions options = {});
-  explicit AdamW(const std::vector<Group<AdamWOptions>>& groups);
+  using OptimizerOf::OptimizerOf;
 };
 
 struct RMSpropOptions {
@@ -142,15 +165,16 @@ struct RMSpropOptions {
   bool maximize = false;
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
+  static constexpr const char* kind = "rmsprop";
+  std::map<std::string, double> values() const;
 };
 
 /// Hinton 2012; centered: Graves 2013. s <- alpha s + (1 - alpha) g^2; p <- p - lr g / (sqrt(s) + eps); centered: the
 /// root of s - a^2 with a <- a + (1 - alpha) (g - a), 0 where rounding makes it negative (PyTorch: NaN); momentum: b <-
 /// momentum b + g / (...); p <- p - lr b.
-class RMSprop : public Optimizer {
+class RMSprop : public OptimizerOf<RMSpropOptions> {
  public:
-  explicit RMSprop(std::vector<Tensor> parameters, RMSpropOptions options = {});
-  explicit RMSprop(const std::vector<Group<RMSpropOptions>>& groups);
+  using OptimizerOf::OptimizerOf;
 };
 
 struct AdagradOptions {
@@ -162,13 +186,14 @@ struct AdagradOptions {
   bool maximize = false;
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
+  static constexpr const char* kind = "adagrad";
+  std::map<std::string, double> values() const;
 };
 
 /// Duchi, Hazan and Singer 2011: s <- s + g^2; p <- p - lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps).
-class Adagrad : public Optimizer {
+class Adagrad : public OptimizerOf<AdagradOptions> {
  public:
-  explicit Adagrad(std::vector<Tensor> parameters, AdagradOptions options = {});
-  explicit Adagrad(const std::vector<Group<AdagradOptions>>& groups);
+  using OptimizerOf::OptimizerOf;
 };
 
 struct AdadeltaOptions {
@@ -179,14 +204,15 @@ struct AdadeltaOptions {
   bool maximize = false;
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
+  static constexpr const char* kind = "adadelta";
+  std::map<std::string, double> values() const;
 };
 
 /// Zeiler 2012: s <- rho s + (1 - rho) g^2; d = sqrt(a + eps) / sqrt(s + eps) g; a <- rho a + (1 - rho) d^2; p <- p -
 /// lr d.
-class Adadelta : public Optimizer {
+class Adadelta : public OptimizerOf<AdadeltaOptions> {
  public:
-  explicit Adadelta(std::vector<Tensor> parameters, AdadeltaOptions options = {});
-  explicit Adadelta(const std::vector<Group<AdadeltaOptions>>& groups);
+  using OptimizerOf::OptimizerOf;
 };
 
 struct LAMBOptions {
@@ -199,15 +225,133 @@ struct LAMBOptions {
   bool maximize = false;
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
+  static constexpr const char* kind = "lamb";
+  std::map<std::string, double> values() const;
 };
 
 /// You et al. 2020, algorithm 2: r = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p, with Adam's
 /// means m and v; p <- p - lr |p| / |r| r, where the norms are of the whole tensor, and their ratio is 1 if either is
 /// 0.
-class LAMB : public Optimizer {
+class LAMB : public OptimizerOf<LAMBOptions> {
  public:
-  explicit LAMB(std::vector<Tensor> parameters, LAMBOptions options = {});
-  explicit LAMB(const std::vector<Group<LAMBOptions>>& groups);
+  using OptimizerOf::OptimizerOf;
+};
+
+struct NAdamOptions {
+  double lr = 2e-3;
+  std::pair<double, double> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum_decay = 4e-3;
+  bool decoupled_weight_decay = false;  ///< true: p <- p (1 - lr weight_decay) first, as AdamW
+  bool maximize = false;
+  double clip_grad_max_norm = std::numeric_limits<double>::infinity();
+  double clip_grad_norm_type = 2;
+  static constexpr const char* kind = "nadam";
+  std::map<std::string, double> values() const;
+};
+
+/// Dozat 2016: Adam with Nesterov's momentum, which grows towards betas.first. mu_t = betas.first (1 - 0.96^(t
+/// momentum_decay) / 2); p <- p - (lr (1 - mu_t) / (1 - mu_1 ... mu_t) g + lr mu_t+1 / (1 - mu_1 ... mu_t+1) m) /
+/// (sqrt(v / (1 - beta2^t)) + eps). The product of the mu is computed from the step, and is no state.
+class NAdam : public OptimizerOf<NAdamOptions> {
+ public:
+  using OptimizerOf::OptimizerOf;
+};
+
+struct RAdamOptions {
+  double lr = 1e-3;
+  std::pair<double, double> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool decoupled_weight_decay = false;  ///< true: p <- p (1 - lr weight_decay) first, as AdamW
+  bool maximize = false;
+  double clip_grad_max_norm = std::numeric_limits<double>::infinity();
+  double clip_grad_norm_type = 2;
+  static constexpr const char* kind = "radam";
+  std::map<std::string, double> values() const;
+};
+
+/// Liu et al. 2019: Adam without its adaptive rate in the first steps, where v says little, and with a factor that
+/// rectifies its variance later.
+class RAdam : public OptimizerOf<RAdamOptions> {
+ public:
+  using OptimizerOf::OptimizerOf;
+};
+
+struct AdamaxOptions {
+  double lr = 2e-3;
+  std::pair<double, double> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool maximize = false;
+  double clip_grad_max_norm = std::numeric_limits<double>::infinity();
+  double clip_grad_norm_type = 2;
+  static constexpr const char* kind = "adamax";
+  std::map<std::string, double> values() const;
+};
+
+/// Kingma and Ba 2015: u <- max(beta2 u, |g| + eps); p <- p - lr / (1 - beta1^t) m / u.
+class Adamax : public OptimizerOf<AdamaxOptions> {
+ public:
+  using OptimizerOf::OptimizerOf;
+};
+
+struct RpropOptions {
+  double lr = 1e-2;                                   ///< the first step
+  std::pair<double, double> etas = {0.5, 1.2};        ///< factors of a step that went too far, and of one that did not
+  std::pair<double, double> step_sizes = {1e-6, 50};  ///< the least and the largest step
+  bool maximize = false;
+  double clip_grad_max_norm = std::numeric_limits<double>::infinity();
+  double clip_grad_norm_type = 2;
+  static constexpr const char* kind = "rprop";
+  std::map<std::string, double> values() const;
+};
+
+/// Riedmiller and Braun 1993: each element has a step of its own, which grows while the gradient keeps its sign; p <- p
+/// - sign(g) step. Where the sign turns, the element stays. For gradients of all data.
+class Rprop : public OptimizerOf<RpropOptions> {
+ public:
+  using OptimizerOf::OptimizerOf;
+};
+
+struct LionOptions {
+  double lr = 1e-4;
+  std::pair<double, double> betas = {0.9, 0.99};
+  double weight_decay = 0;
+  bool maximize = false;
+  double clip_grad_max_norm = std::numeric_limits<double>::infinity();
+  double clip_grad_norm_type = 2;
+  static constexpr const char* kind = "lion";
+  std::map<std::string, double> values() const;
+};
+
+/// Chen et al. 2023: p <- p (1 - lr weight_decay) - lr sign(beta1 m + (1 - beta1) g); m <- beta2 m + (1 - beta2) g.
+class Lion : public OptimizerOf<LionOptions> {
+ public:
+  using OptimizerOf::OptimizerOf;
+};
+
+struct LARSOptions {
+  double lr = 1e-3;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  double trust_coefficient = 1e-3;
+  double eps = 1e-8;
+  bool nesterov = false;
+  bool maximize = false;
+  double clip_grad_max_norm = std::numeric_limits<double>::infinity();
+  double clip_grad_norm_type = 2;
+  static constexpr const char* kind = "lars";
+  std::map<std::string, double> values() const;
+};
+
+/// You, Gitman and Ginsburg 2017: SGD whose g, with weight_decay p, is first scaled by trust_coefficient |p| / (|g| +
+/// weight_decay |p| + eps), the norms being the whole tensor's; by 1 if either is 0.
+class LARS : public OptimizerOf<LARSOptions> {
+ public:
+  using OptimizerOf::OptimizerOf;
 };
 
 enum class LineSearch : std::uint8_t { none, strong_wolfe };

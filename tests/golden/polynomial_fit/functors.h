@@ -17,6 +17,25 @@ struct mul_2 {
   }
 };
 
+/// Stochastic gradient descent, torch.optim.SGD: g = grad (negated to maximize) + weight_decay * param; with momentum
+/// buf = g in step 1, then momentum * buf + (1 - dampening) * g, and g = g + momentum * buf (Nesterov) or buf; param -=
+/// lr * g.
+struct sgd {
+  /// What a step computes once.
+  template <class C>
+  struct numbers {
+    C lr;
+  };
+  template <class C, class Config>
+  GRAVEN_DEVICE static numbers<C> at_step(const Config& /*config*/, double lr, std::int64_t /*step*/) {
+    return {.lr = static_cast<C>(lr)};
+  }
+  template <class C>
+  GRAVEN_DEVICE static void apply(const numbers<C>& k, C& p, C grad) {
+    p = math::fma(-k.lr, grad, p);
+  }
+};
+
 struct square {
   static constexpr int inputs = 1;
   template <class T>

@@ -4,7 +4,7 @@
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/reduce.h"
-#include "kernels/cpu/sgd.h"
+#include "kernels/cpu/update.h"
 #include "program.h"
 
 namespace [[gnu::visibility("hidden")]] polynomial_fit {
@@ -51,8 +51,8 @@ void Calls::update() const {
 #define GRAVEN_PARAM(name, dtype, path, ...) numel({__VA_ARGS__}),
 #include "params.h"
     };
-    sgd(threads, config::optimizer_0, std::size(sizes), params, grads, nullptr, sizes, hyper.learning_rates[0],
-        hyper.step);
+    update_parameters<sgd>(threads, config::optimizer_0, std::size(sizes), params, grads, sizes,
+                           hyper.learning_rates[0], hyper.step);
   }
 }
 

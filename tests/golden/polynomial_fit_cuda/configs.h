@@ -6,11 +6,14 @@
 #include "kernels/config/elementwise.h"
 #include "kernels/config/linear.h"
 #include "kernels/config/reduce.h"
-#include "kernels/config/sgd.h"
+#include "kernels/config/update.h"
 
 namespace polynomial_fit_cuda::config {
 
 using namespace graven::kernels;
+
+/// The options of sgd.
+struct sgd_config {};
 
 constexpr linear_config layer_0_linear{.m = 2000, .n = 1, .k = 3, .packed = false};
 constexpr elementwise_config loss_fn_square{.n = 2000};

@@ -4,7 +4,7 @@
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/sgd.cuh"
+#include "kernels/cuda/update.cuh"
 #include "program.h"
 
 namespace [[gnu::visibility("hidden")]] polynomial_fit_cuda {
@@ -53,8 +53,8 @@ void Calls::update() const {
 #define GRAVEN_PARAM(name, dtype, path, ...) numel({__VA_ARGS__}),
 #include "params.h"
     };
-    sgd(context, config::optimizer_0, std::size(sizes), params, grads, nullptr, sizes, hyper.learning_rates[0],
-        hyper.step);
+    update_parameters<sgd>(context, config::optimizer_0, std::size(sizes), params, grads, sizes,
+                           hyper.learning_rates[0], hyper.step);
   }
 }
 

@@ -1,0 +1,185 @@
+#include "ir/update_rule.h"
+
+#include <algorithm>
+
+#include "ir/diagnostic.h"
+
+namespace graven::ir {
+
+using Kind = UpdateTerm::Kind;
+using Level = UpdateTerm::Level;
+
+namespace {
+
+bool is_on(const Attribute& value) {
+  if (const bool* flag = std::get_if<bool>(&value)) return *flag;
+  return std::get<double>(value) != 0;
+}
+
+const AttributeSpec& spec_of(const OpDef& op, std::string_view name) {
+  const auto found =
+      std::find_if(op.attributes.begin(), op.attributes.end(), [&](const AttributeSpec& a) { return a.name == name; });
+  GRAVEN_CHECK(found != op.attributes.end(), std::string(op.name) + " has no attribute " + std::string(name));
+  return *found;
+}
+
+}  // namespace
+
+// ---- arithmetic ----
+
+Scalar Scalar::infix(const char* name, const Scalar& x, const Scalar& y) {
+  return UpdateRule::make(Kind::infix, name, {x, y}, *name == '<' || *name == '>');
+}
+Scalar Scalar::operator-() const { return UpdateRule::make(Kind::negate, "", {*this}); }
+Scalar fma(const Scalar& x, const Scalar& y, const Scalar& z) {
+  return UpdateRule::make(Kind::function, "fma", {x, y, z});
+}
+Scalar sqrt(const Scalar& x) { return UpdateRule::make(Kind::function, "sqrt", {x}); }
+Scalar abs(const Scalar& x) { return UpdateRule::make(Kind::function, "abs", {x}); }
+Scalar log(const Scalar& x) { return UpdateRule::make(Kind::function, "log", {x}); }
+Scalar exp(const Scalar& x) { return UpdateRule::make(Kind::function, "exp", {x}); }
+Scalar max(const Scalar& x, const Scalar& y) { return UpdateRule::make(Kind::function, "max", {x, y}); }
+Scalar min(const Scalar& x, const Scalar& y) { return UpdateRule::make(Kind::function, "min", {x, y}); }
+Scalar sign(const Scalar& x) { return UpdateRule::make(Kind::function, "sign", {x}); }
+Scalar select(const Scalar& condition, const Scalar& yes, const Scalar& no) {
+  return UpdateRule::make(Kind::select, "", {condition, yes, no});
+}
+Scalar power_of_step(const Scalar& x) { return UpdateRule::make(Kind::power_of_step, "power", {x}); }
+Scalar decaying_product(const Scalar& x, const Scalar& log_decay) {
+  return UpdateRule::make(Kind::power_of_step, "decaying_product", {x, log_decay});
+}
+
+Scalar UpdateRule::make(Kind kind, std::string name, const std::vector<Scalar>& arguments, bool boolean) {
+  const auto known = std::find_if(arguments.begin(), arguments.end(), [](const Scalar& a) { return a.rule_; });
+  GRAVEN_CHECK(known != arguments.end(), "a rule computes with constants alone");
+  // An option that is off may leave a factor of 1.
+  const auto is_one = [](const Scalar& x) { return x.rule_ == nullptr && x.constant_ == 1; };
+  if ((name == "*" || name == "/") && is_one(arguments[1])) return arguments[0];
+  if (name == "*" && is_one(arguments[0])) return arguments[1];
+  UpdateRule& rule = *known->rule_;
+  UpdateTerm term{.kind = kind, .level = Level::constant, .name = std::move(name), .boolean = boolean};
+  for (const Scalar& a : arguments) {
+    term.arguments.push_back(rule.term_of(a));
+    term.level = std::max(term.level, rule.terms_[static_cast<std::size_t>(term.arguments.back())].level);
+  }
+  if (kind == Kind::power_of_step) term.level = std::max(term.level, Level::step);
+  return {rule, rule.add(std::move(term))};
+}
+
+// ---- building ----
+
+UpdateRule::UpdateRule(const OpDef& op, const Attributes& attributes, bool fixed)
+    : op_(op), attributes_(attributes), fixed_(fixed), name_(op.name) {
+  GRAVEN_CHECK(op.rule != nullptr, std::string(op.name) + " has no rule");
+  op.rule(*this);
+  GRAVEN_CHECK(parameter_ >= 0, std::string(op.name) + ": the rule sets no parameter");
+  const auto place = [&](const std::string& state) {
+    return std::find_if(op.inputs.begin(), op.inputs.end(), [&](const InputSpec& i) { return i.name == state; });
+  };
+  std::sort(states_.begin(), states_.end(),
+            [&](const auto& a, const auto& b) { return place(a.first) < place(b.first); });
+}
+
+std::int32_t UpdateRule::add(UpdateTerm term) {
+  terms_.push_back(std::move(term));
+  return static_cast<std::int32_t>(terms_.size() - 1);
+}
+
+std::int32_t UpdateRule::term_of(const Scalar& x) {
+  if (x.rule_ == nullptr) return add({.kind = Kind::constant, .level = Level::constant, .value = x.constant_});
+  GRAVEN_CHECK(x.rule_ == this, "a rule computes with another's number");
+  return x.term_;
+}
+
+Scalar UpdateRule::attribute(std::string_view name) {
+  const bool boolean = spec_of(op_, name).type == AttributeType::boolean;
+  return {*this, add({.kind = Kind::attribute, .level = Level::step, .name = std::string(name), .boolean = boolean})};
+}
+Scalar UpdateRule::rate() { return {*this, add({.kind = Kind::rate, .level = Level::step, .name = "lr"})}; }
+Scalar UpdateRule::step() { return {*this, add({.kind = Kind::step, .level = Level::step})}; }
+Scalar UpdateRule::is_first_step() {
+  return {*this, add({.kind = Kind::is_first_step, .level = Level::step, .name = "is_first_step", .boolean = true})};
+}
+Scalar UpdateRule::parameter() { return {*this, add({.kind = Kind::parameter, .level = Level::element})}; }
+Scalar UpdateRule::gradient() { return {*this, add({.kind = Kind::gradient, .level = Level::element})}; }
+Scalar UpdateRule::state(std::string_view name) {
+  return {*this, add({.kind = Kind::state, .level = Level::element, .name = std::string(name)})};
+}
+Scalar UpdateRule::norm(std::string_view name, const Scalar& x) {
+  return {*this,
+          add({.kind = Kind::norm, .level = Level::tensor, .arguments = {term_of(x)}, .label = std::string(name)})};
+}
+Scalar UpdateRule::named(std::string_view name, const Scalar& x) {
+  if (x.rule_ == nullptr) return x;
+  UpdateTerm& term = terms_[static_cast<std::size_t>(x.term_)];
+  if (!term.arguments.empty() && term.label.empty()) term.label = name;  // what is given to the rule has a name
+  return x;
+}
+
+bool UpdateRule::decide(std::string_view option) {
+  const AttributeSpec& spec = spec_of(op_, option);
+  const Attribute* value = attributes_.find(option);
+  const bool on = is_on(value != nullptr ? *value : *spec.fallback), usual = is_on(*spec.fallback);
+  if (on != usual && std::find(decided_.begin(), decided_.end(), option) == decided_.end()) {
+    decided_.emplace_back(option);
+    name_ += (on ? "_" : "_without_") + std::string(option);
+  }
+  return on;
+}
+
+bool UpdateRule::has(std::string_view option) {
+  GRAVEN_CHECK(
+      std::any_of(op_.inputs.begin(), op_.inputs.end(), [&](const InputSpec& i) { return i.option == option; }),
+      std::string(op_.name) + ": no state depends on " + std::string(option));
+  return decide(option);
+}
+
+Scalar UpdateRule::when(std::string_view option, const Scalar& yes, const Scalar& no) {
+  if (fixed_) return decide(option) ? yes : no;
+  const AttributeSpec& spec = spec_of(op_, option);
+  if (spec.type == AttributeType::boolean) return select(attribute(option), yes, no);
+  const Scalar condition(*this, add({.kind = Kind::nonzero,
+                                     .level = Level::step,
+                                     .name = std::string(option),
+                                     .boolean = true,
+                                     .label = "has_" + std::string(option)}));
+  return select(condition, yes, no);
+}
+
+void UpdateRule::set(std::string_view state, const Scalar& x) { states_.emplace_back(state, term_of(x)); }
+void UpdateRule::set_parameter(const Scalar& x) { parameter_ = term_of(x); }
+
+// ---- what it has become ----
+
+std::vector<bool> UpdateRule::needed() const {
+  std::vector<bool> needed(terms_.size(), false);
+  needed[static_cast<std::size_t>(parameter_)] = true;
+  for (const auto& [name, term] : states_) needed[static_cast<std::size_t>(term)] = true;
+  for (std::size_t t = terms_.size(); t-- > 0;)
+    if (needed[t])
+      for (const std::int32_t a : terms_[t].arguments) needed[static_cast<std::size_t>(a)] = true;
+  return needed;
+}
+
+std::vector<std::int32_t> UpdateRule::norms() const {
+  const std::vector<bool> reached = needed();
+  std::vector<std::int32_t> norms;
+  for (std::size_t t = 0; t < terms_.size(); ++t)
+    if (reached[t] && terms_[t].kind == Kind::norm) norms.push_back(static_cast<std::int32_t>(t));
+  return norms;
+}
+
+std::vector<const AttributeSpec*> UpdateRule::attributes() const {
+  const std::vector<bool> reached = needed();
+  std::vector<const AttributeSpec*> used;
+  for (const AttributeSpec& spec : op_.attributes)
+    for (std::size_t t = 0; t < terms_.size(); ++t)
+      if (reached[t] && (terms_[t].kind == Kind::attribute || terms_[t].kind == Kind::nonzero) &&
+          terms_[t].name == spec.name) {
+        used.push_back(&spec);
+        break;
+      }
+  return used;
+}
+
+}  // namespace graven::ir

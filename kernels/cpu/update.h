@@ -1,0 +1,132 @@
+// An optimizer's step over a list of tensors, in one pass over their memory. What it computes is a functor's, a rule's,
+// that stands in the project:
+//
+//   struct sgd {
+//     template <class C>
+//     struct numbers { C lr; };                           // what a step computes once, in double
+//     template <class C, class Config>
+//     static numbers<C> at_step(const Config& config, double lr, std::int64_t step);
+//     template <class C>
+//     static void apply(const numbers<C>& k, C& p, C grad, [C& state, ...]);      // one element
+//   };
+//
+//   float* const params[] = {weight, bias};     // and grads, and a list for each state
+//   const std::int64_t sizes[] = {200704, 256};
+//   update_parameters<sgd>(threads, config, 2, params, grads, sizes, lr, step, states...);   // step counts from 1
+//
+// A rule that asks for norms of whole tensors has `norms`, how many there are, `measure`, which makes an element's new
+// states and adds its squares, and `at_tensor`, which computes what depends on the norms; update_parameters_with_norms
+// takes two passes, and a workspace of update_workspace_bytes(pieces of all tensors, norms) bytes.
+#pragma once
+
+#include <cstdint>
+
+#include "../config/update.h"
+#include "dtype.h"
+#include "functor.h"
+#include "level.h"
+#include "scalar_math.h"
+#include "tensor_list.h"
+#include "threads.h"
+
+namespace graven::kernels {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+
+/// Neighbouring elements. The numbers are a copy: nothing in memory can change them.
+template <class Rule, class C, class T, class... States>
+[[gnu::noinline]] void update_range(const typename Rule::template numbers<C> k, std::int64_t n, T* p, const T* grad,
+                                    States*... states) {
+  GRAVEN_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto element = [&](C value, auto... state) GRAVEN_INLINE_LAMBDA {
+      Rule::apply(k, value, static_cast<C>(grad[i]), state...);
+      p[i] = static_cast<T>(value);
+      ((states[i] = static_cast<T>(state)), ...);
+    };
+    element(static_cast<C>(p[i]), static_cast<C>(states[i])...);
+  }
+}
+
+template <class Rule, class T, class Config, class... States>
+inline void update_parameters(Threads& threads, const Config& config, std::int64_t count, T* const* params,
+                              const plain_t<T>* const* grads, const std::int64_t* sizes, double lr, std::int64_t step,
+                              States* const*... states) {
+  using C = compute_t<T>;
+  const auto k = Rule::template at_step<C>(config, lr, step);
+  for_each_range(threads, count, sizes, [&](std::int64_t t, std::int64_t first, std::int64_t n) {
+    update_range<Rule, C>(k, n, params[t] + first, grads[t] + first, (states[t] + first)...);
+  });
+}
+
+namespace detail {
+
+inline constexpr std::int64_t kNormLanes = 16;
+
+/// Makes new states of n elements, and adds their squares to the sums, an element to each lane.
+template <class Rule, class C, class T, class... States>
+GRAVEN_ALWAYS_INLINE void measure_lanes(const typename Rule::template numbers<C>& k, std::int64_t n, const T* p,
+                                        const T* grad, double (&sums)[Rule::norms][kNormLanes], States*... states) {
+  GRAVEN_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto element = [&](auto... state) GRAVEN_INLINE_LAMBDA {
+      C measured[Rule::norms];
+      Rule::measure(k, static_cast<C>(p[i]), static_cast<C>(grad[i]), state..., measured);
+      ((states[i] = static_cast<T>(state)), ...);
+      for (int norm = 0; norm < Rule::norms; ++norm) {
+        const double x = static_cast<double>(measured[norm]);
+        sums[norm][i] = fma(x, x, sums[norm][i]);
+      }
+    };
+    element(static_cast<C>(states[i])...);
+  }
+}
+
+/// sums[norm] becomes the sum of squares.
+template <class Rule, class C, class T, class... States>
+[[gnu::noinline]] void measure_range(const typename Rule::template numbers<C> k, std::int64_t n, const T* p,
+                                     const T* grad, double* sums, States*... states) {
+  double lanes[Rule::norms][kNormLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kNormLanes <= n; i += kNormLanes)
+    measure_lanes<Rule, C>(k, kNormLanes, p + i, grad + i, lanes, (states + i)...);
+  measure_lanes<Rule, C>(k, n - i, p + i, grad + i, lanes, (states + i)...);
+  for (int norm = 0; norm < Rule::norms; ++norm) {
+    sums[norm] = 0;
+    for (std::int64_t lane = 0; lane < kNormLanes; ++lane) sums[norm] += lanes[norm][lane];
+  }
+}
+
+}  // namespace detail
+
+template <class Rule, class T, class Config, class... States>
+inline void update_parameters_with_norms(Threads& threads, const Config& config, std::int64_t count, T* const* params,
+                                         const plain_t<T>* const* grads, const std::int64_t* sizes, double lr,
+                                         std::int64_t step, void* workspace, States* const*... states) {
+  using C = compute_t<T>;
+  const auto k = Rule::template at_step<C>(config, lr, step);
+  double* const sums = static_cast<double*>(workspace);
+  for_each_piece(threads, kNormPiece, count, sizes,
+                 [&](std::int64_t piece, std::int64_t t, std::int64_t first, std::int64_t n) {
+                   detail::measure_range<Rule, C>(k, n, params[t] + first, grads[t] + first, sums + Rule::norms * piece,
+                                                  (states[t] + first)...);
+                 });
+  // The norms of a tensor take the place of its first piece's sums.
+  double* next = sums;
+  for (std::int64_t t = 0; t < count; ++t) {
+    double* const own = next;
+    for (std::int64_t piece = 1; piece < norm_pieces(sizes[t]); ++piece)
+      for (int norm = 0; norm < Rule::norms; ++norm) own[norm] += own[piece * Rule::norms + norm];
+    next += norm_pieces(sizes[t]) * Rule::norms;
+    if (next != own)
+      for (int norm = 0; norm < Rule::norms; ++norm) own[norm] = math::sqrt(own[norm]);
+  }
+  for_each_piece(threads, kNormPiece, count, sizes,
+                 [&](std::int64_t piece, std::int64_t t, std::int64_t first, std::int64_t n) {
+                   auto own = k;
+                   Rule::at_tensor(own, config, lr, step, sums + Rule::norms * (piece - first / kNormPiece));
+                   update_range<Rule, C>(own, n, params[t] + first, grads[t] + first, (states[t] + first)...);
+                 });
+}
+
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace graven::kernels
