@@ -10,6 +10,7 @@
 #include "codegen/emit/calls.h"
 #include "codegen/emit/evaluation.h"
 #include "codegen/emit/functor.h"
+#include "codegen/emit/update.h"
 #include "codegen/emit/values.h"
 #include "codegen/plan/plan.h"
 #include "frontend/eager/oracle.h"
@@ -89,7 +90,7 @@ class Reader {
       if (!banner.empty()) out_[calls_file()].insert(text);
       banner.clear();
     };
-    std::set<std::string> headers, config_headers, shared;
+    std::set<std::string> headers, config_headers, shared, options;
     for (const codegen::Step& step : plan_.steps) {
       if (step.call.name.empty()) continue;
       const ir::Node& n = graph_.nodes[at(step.node)];
@@ -118,6 +119,12 @@ class Reader {
           code += "<" + functor.name + ">";
           functors_[functor.name] = functor.text;
         }
+      if (n.op->rule != nullptr) {
+        const codegen::UpdateText update = codegen::print_update(ir::UpdateRule(*n.op, n.attributes, true));
+        functors_[update.functor.name] = update.functor.text;
+        std::istringstream lines(update.config);
+        for (std::string line; std::getline(lines, line);) options.insert(update.config_type + ": " + line);
+      }
       const bool plain = step.call.name == "elementwise" || step.call.name == "broadcast";
       if (plain && n.op->elementwise()) {
         const codegen::Functor functor =
@@ -163,6 +170,7 @@ class Reader {
     }
     end_banner();
     out_[calls_file()].insert(headers.begin(), headers.end());
+    out_["configs.h"].insert(options.begin(), options.end());
     for (const std::string& h : config_headers)
       if (!out_["configs.h"].contains(h)) out_["configs.h"].insert(h);
     for (const auto& [name, text] : functors_) {

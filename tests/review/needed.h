@@ -6,14 +6,15 @@
 // counted.
 //
 //   params.h          a parameter, buffer or state: path, dtype, shape
-//   configs.h         the config of a call: whose it is, and its fields; an array of sizes; an included header
+//   configs.h         the config of a call: whose it is, and its fields; an array of sizes; an included header; a line
+//                     of the struct of an optimizer's options
 //   model.cpp         a call: the kernel, its functors, what it reads and writes; its comment: what it does, on which
 //   evaluation.cpp    types, from which line of the user's; a module's banner; an included header; of a call with lists
 //   of
 //                     pointers, each list
 //   memory_plan.h     a value of the arena: type, who writes it, who reads it last, whose memory it takes over; scratch
 //   evaluation_plan.h memory, and its bytes; the peak. Not where in the arena a value lies
-//   functors.h        a line of a functor
+//   functors.h        a line of a functor, and of an optimizer's
 //   model.h, model_api.cpp, program.h, main.cpp, selftest.cpp, README.md
 //                     an input or result where it is described; a function that takes the inputs, once where it is
 //                     declared and once where it is defined, by the C++ types of the inputs; learning rates; the batch

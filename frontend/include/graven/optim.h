@@ -80,7 +80,7 @@ struct Group {
 /// their values by its names.
 template <class OptimizerOptions>
 class OptimizerOf : public Optimizer {
- public:
+ protected:
   explicit OptimizerOf(std::vector<Tensor> parameters, OptimizerOptions options = {})
       : Optimizer(OptimizerOptions::kind, {{std::move(parameters), options.values()}}) {}
   explicit OptimizerOf(const std::vector<Group<OptimizerOptions>>& groups)
@@ -112,7 +112,8 @@ struct SGDOptions {
 /// weight_decay p.
 class SGD : public OptimizerOf<SGDOptions> {
  public:
-  using OptimizerOf::OptimizerOf;
+  explicit SGD(std::vector<Tensor> parameters, SGDOptions options = {}) : OptimizerOf(std::move(parameters), options) {}
+  explicit SGD(const std::vector<Group<SGDOptions>>& groups) : OptimizerOf(groups) {}
 };
 
 struct AdamOptions {
@@ -132,7 +133,9 @@ struct AdamOptions {
 /// Kingma and Ba 2015, with bias correction; weight decay is added to the gradient.
 class Adam : public OptimizerOf<AdamOptions> {
  public:
-  using OptimizerOf::OptimizerOf;
+  explicit Adam(std::vector<Tensor> parameters, AdamOptions options = {})
+      : OptimizerOf(std::move(parameters), options) {}
+  explicit Adam(const std::vector<Group<AdamOptions>>& groups) : OptimizerOf(groups) {}
 };
 
 struct AdamWOptions {
@@ -152,7 +155,9 @@ struct AdamWOptions {
 /// Loshchilov and Hutter 2019: p <- p (1 - lr weight_decay) first.
 class AdamW : public OptimizerOf<AdamWOptions> {
  public:
-  using OptimizerOf::OptimizerOf;
+  explicit AdamW(std::vector<Tensor> parameters, AdamWOptions options = {})
+      : OptimizerOf(std::move(parameters), options) {}
+  explicit AdamW(const std::vector<Group<AdamWOptions>>& groups) : OptimizerOf(groups) {}
 };
 
 struct RMSpropOptions {
@@ -174,7 +179,9 @@ struct RMSpropOptions {
 /// momentum b + g / (...); p <- p - lr b.
 class RMSprop : public OptimizerOf<RMSpropOptions> {
  public:
-  using OptimizerOf::OptimizerOf;
+  explicit RMSprop(std::vector<Tensor> parameters, RMSpropOptions options = {})
+      : OptimizerOf(std::move(parameters), options) {}
+  explicit RMSprop(const std::vector<Group<RMSpropOptions>>& groups) : OptimizerOf(groups) {}
 };
 
 struct AdagradOptions {
@@ -193,7 +200,9 @@ struct AdagradOptions {
 /// Duchi, Hazan and Singer 2011: s <- s + g^2; p <- p - lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps).
 class Adagrad : public OptimizerOf<AdagradOptions> {
  public:
-  using OptimizerOf::OptimizerOf;
+  explicit Adagrad(std::vector<Tensor> parameters, AdagradOptions options = {})
+      : OptimizerOf(std::move(parameters), options) {}
+  explicit Adagrad(const std::vector<Group<AdagradOptions>>& groups) : OptimizerOf(groups) {}
 };
 
 struct AdadeltaOptions {
@@ -212,7 +221,9 @@ struct AdadeltaOptions {
 /// lr d.
 class Adadelta : public OptimizerOf<AdadeltaOptions> {
  public:
-  using OptimizerOf::OptimizerOf;
+  explicit Adadelta(std::vector<Tensor> parameters, AdadeltaOptions options = {})
+      : OptimizerOf(std::move(parameters), options) {}
+  explicit Adadelta(const std::vector<Group<AdadeltaOptions>>& groups) : OptimizerOf(groups) {}
 };
 
 struct LAMBOptions {
@@ -234,7 +245,9 @@ struct LAMBOptions {
 /// 0.
 class LAMB : public OptimizerOf<LAMBOptions> {
  public:
-  using OptimizerOf::OptimizerOf;
+  explicit LAMB(std::vector<Tensor> parameters, LAMBOptions options = {})
+      : OptimizerOf(std::move(parameters), options) {}
+  explicit LAMB(const std::vector<Group<LAMBOptions>>& groups) : OptimizerOf(groups) {}
 };
 
 struct NAdamOptions {
@@ -256,7 +269,9 @@ struct NAdamOptions {
 /// (sqrt(v / (1 - beta2^t)) + eps). The product of the mu is computed from the step, and is no state.
 class NAdam : public OptimizerOf<NAdamOptions> {
  public:
-  using OptimizerOf::OptimizerOf;
+  explicit NAdam(std::vector<Tensor> parameters, NAdamOptions options = {})
+      : OptimizerOf(std::move(parameters), options) {}
+  explicit NAdam(const std::vector<Group<NAdamOptions>>& groups) : OptimizerOf(groups) {}
 };
 
 struct RAdamOptions {
@@ -276,7 +291,9 @@ struct RAdamOptions {
 /// rectifies its variance later.
 class RAdam : public OptimizerOf<RAdamOptions> {
  public:
-  using OptimizerOf::OptimizerOf;
+  explicit RAdam(std::vector<Tensor> parameters, RAdamOptions options = {})
+      : OptimizerOf(std::move(parameters), options) {}
+  explicit RAdam(const std::vector<Group<RAdamOptions>>& groups) : OptimizerOf(groups) {}
 };
 
 struct AdamaxOptions {
@@ -294,7 +311,9 @@ struct AdamaxOptions {
 /// Kingma and Ba 2015: u <- max(beta2 u, |g| + eps); p <- p - lr / (1 - beta1^t) m / u.
 class Adamax : public OptimizerOf<AdamaxOptions> {
  public:
-  using OptimizerOf::OptimizerOf;
+  explicit Adamax(std::vector<Tensor> parameters, AdamaxOptions options = {})
+      : OptimizerOf(std::move(parameters), options) {}
+  explicit Adamax(const std::vector<Group<AdamaxOptions>>& groups) : OptimizerOf(groups) {}
 };
 
 struct RpropOptions {
@@ -312,7 +331,9 @@ struct RpropOptions {
 /// - sign(g) step. Where the sign turns, the element stays. For gradients of all data.
 class Rprop : public OptimizerOf<RpropOptions> {
  public:
-  using OptimizerOf::OptimizerOf;
+  explicit Rprop(std::vector<Tensor> parameters, RpropOptions options = {})
+      : OptimizerOf(std::move(parameters), options) {}
+  explicit Rprop(const std::vector<Group<RpropOptions>>& groups) : OptimizerOf(groups) {}
 };
 
 struct LionOptions {
@@ -329,7 +350,9 @@ struct LionOptions {
 /// Chen et al. 2023: p <- p (1 - lr weight_decay) - lr sign(beta1 m + (1 - beta1) g); m <- beta2 m + (1 - beta2) g.
 class Lion : public OptimizerOf<LionOptions> {
  public:
-  using OptimizerOf::OptimizerOf;
+  explicit Lion(std::vector<Tensor> parameters, LionOptions options = {})
+      : OptimizerOf(std::move(parameters), options) {}
+  explicit Lion(const std::vector<Group<LionOptions>>& groups) : OptimizerOf(groups) {}
 };
 
 struct LARSOptions {
@@ -351,7 +374,9 @@ struct LARSOptions {
 /// weight_decay |p| + eps), the norms being the whole tensor's; by 1 if either is 0.
 class LARS : public OptimizerOf<LARSOptions> {
  public:
-  using OptimizerOf::OptimizerOf;
+  explicit LARS(std::vector<Tensor> parameters, LARSOptions options = {})
+      : OptimizerOf(std::move(parameters), options) {}
+  explicit LARS(const std::vector<Group<LARSOptions>>& groups) : OptimizerOf(groups) {}
 };
 
 enum class LineSearch : std::uint8_t { none, strong_wolfe };
