@@ -50,7 +50,14 @@ static void infer_matmul(InferContext& c) {
   Shape shape = *batch;
   if (!s.vector_a) shape.push_back(s.m);
   if (!s.vector_b) shape.push_back(s.n);
-  ops::check_epilogue(c, 2, {a.dtype, shape});
+  if (c.has_input(2)) {
+    ops::require_same_dtype(c, 0, 2);
+    c.require(!s.vector_b && c.input(2).shape == Shape{s.n}, [&] {
+      return s.vector_b ? std::string("a product with a vector has no columns that a bias could be added to")
+                        : "bias must be " + describe(a.dtype, {s.n}) + ", got " + c.input(2).to_string();
+    });
+  }
+  ops::check_epilogue(c, 3, {a.dtype, shape});
   c.output(a.dtype, shape);
 }
 
@@ -84,6 +91,7 @@ static void gradient_matmul(GradientBuilder& g) {
     }
     g.set_reduced(i, gradient);
   };
+  if (g.has_input(2) && g.needs(2)) g.set_reduced(2, g.output_gradient());
   if (g.needs(0)) finish(0, ta ? product(b, dc, tb, true) : product(dc, b, false, !tb), s.vector_a);
   if (g.needs(1)) {
     if (s.batch_b.empty() && !s.batch_a.empty() && !ta) {
@@ -142,6 +150,11 @@ static std::vector<TestCase> cases_matmul() {
                      .inputs = {ops::random(dtype, std::move(a)), ops::random(dtype, std::move(b))},
                      .attributes = {{"transpose_a", ta}, {"transpose_b", tb}}});
   };
+  auto add_with_bias = [&](std::string note, DType dtype, Shape a, Shape b, std::int64_t n, bool ta = false,
+                           bool tb = false) {
+    add(std::move(note), dtype, std::move(a), std::move(b), ta, tb);
+    cases.back().inputs.push_back(ops::random(dtype, {n}));
+  };
   add("matrices", DType::f32, {5, 7}, {7, 3});
   add("a transposed", DType::f32, {7, 5}, {7, 3}, true, false);
   add("b transposed", DType::f32, {5, 7}, {3, 7}, false, true);
@@ -161,16 +174,25 @@ static std::vector<TestCase> cases_matmul() {
   add("no rows", DType::f32, {0, 7}, {7, 3});
   add("nothing to sum", DType::f32, {5, 0}, {0, 3});
   for (DType d : ops::kFloats) add(std::string(name(d)), d, {3, 4}, {4, 5});
+  add_with_bias("bias", DType::f32, {5, 7}, {7, 3}, 3);
+  add_with_bias("bias of panels", DType::f32, {33, 20}, {20, 50}, 50);
+  add_with_bias("bias of rows", DType::f32, {4, 5, 7}, {7, 3}, 3);
+  add_with_bias("bias of a batch", DType::f32, {4, 5, 7}, {4, 7, 3}, 3);
+  add_with_bias("bias, transposed", DType::f32, {7, 5}, {3, 7}, 3, true, true);
+  add_with_bias("bias, vector by matrix", DType::f32, {7}, {7, 3}, 3);
+  add_with_bias("bias, nothing to sum", DType::f32, {5, 0}, {0, 3}, 3);
+  add_with_bias("bias, no rows", DType::f32, {0, 7}, {7, 3}, 3);
+  for (DType d : ops::kFloats) add_with_bias("bias, " + std::string(name(d)), d, {3, 4}, {4, 5}, 5);
   return cases;
 }
 
 const OpDef kMatmul{
     .name = "matmul",
     .doc =
-        "c[..., m, n] = a[..., m, k] b[..., k, n]: PyTorch's matmul. A vector on the left is a row, on the right a "
-        "column, and its dimension is "
-        "dropped from the result; leading dimensions are batches and broadcast. The epilogue is applied last.",
-    .inputs = {{"a"}, {"b"}, ops::kResidual},
+        "c[..., m, n] = a[..., m, k] b[..., k, n] + bias[n]: PyTorch's matmul. A vector on the left is a row, on the "
+        "right a column, and its dimension is dropped from the result; leading dimensions are batches and broadcast. "
+        "The epilogue is applied last.",
+    .inputs = {{"a"}, {"b"}, ops::kOptionalBias, ops::kResidual},
     .attributes = {{"transpose_a", AttributeType::boolean, false, "a is stored [..., k, m]"},
                    {"transpose_b", AttributeType::boolean, false, "b is stored [..., n, k]"},
                    ops::epilogue_attribute()},

@@ -2,7 +2,7 @@
 // residual. An elementwise node that is the only reader of such a product, and everything that only it reads, becomes
 // the product's epilogue:
 //
-//   add(linear(x, w), bias)                 linear with a bias
+//   add(linear(x, w), bias)                 linear with a bias; likewise matmul and conv2d
 //   relu(conv2d(x, w, bias))                conv2d, epilogue relu
 //   relu(add(conv2d(x, w), shortcut))       conv2d, residual shortcut, epilogue add, relu
 //   where(y > 0, linear_backward_input, 0)  linear_backward_input, residual y, epilogue "where(y > 0, x, 0)"
@@ -135,6 +135,8 @@ class EpilogueFuser {
     if (!add.is(kAdd) || add.phase != node.phase || add.inputs[0] == add.inputs[1]) return false;
     if (bias == node.op->inputs.size() || has(node, bias)) return false;
     if (node.is(kConv2d) && !node.attributes.flag("channels_last")) return false;
+    // The result's last dimension is not the product's columns.
+    if (node.is(kMatmul) && graph_.type(node.inputs[1]).shape.rank() == 1) return false;
     const ValueId b = add.inputs[0] == y ? add.inputs[1] : add.inputs[0];
     const TensorType& type = graph_.type(y);
     if (graph_.type(add.outputs[0]) != type || graph_.type(b).dtype != type.dtype) return false;

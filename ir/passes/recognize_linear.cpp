@@ -1,6 +1,5 @@
 // Inference: matmul(x, w) with a matrix w that depends on weights alone is a linear layer. As `linear` its weight is
-// packed once, and a bias that is added later becomes part of it. In training the product stays a matmul: its weight
-// changes in each step, and its gradients are matmuls.
+// packed once. In training the product stays a matmul: its weight changes in each step, and its gradients are matmuls.
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
 
@@ -18,8 +17,7 @@ void recognize_linear(Graph& graph, const PassOptions&) {
     }
     const bool fits = node.is(kMatmul) && weight(node.inputs[1]) && graph.type(node.inputs[1]).shape.rank() == 2 &&
                       !weight(node.inputs[0]) && !node.attributes.flag("transpose_a") &&
-                      (node.inputs.size() < 3 || node.inputs[2] == kNone) &&
-                      node.attributes.program("epilogue").empty();
+                      node.inputs.size() == 2 && node.attributes.program("epilogue").empty();
     if (!fits) {
       rewriter.keep(std::move(node));
       continue;

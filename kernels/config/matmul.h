@@ -1,4 +1,4 @@
-// matmul: c[batch,m,n] = epilogue(a[batch,m,k] b[batch,k,n]).
+// matmul: c[batch,m,n] = epilogue(a[batch,m,k] b[batch,k,n] + bias[n]).
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,11 @@
 // matmul: products of matrices, one or a batch. float only.
 //
-//   c[batch,m,n] = epilogue(a[batch,m,k] b[batch,k,n], residual[batch,m,n])
+//   c[batch,m,n] = epilogue(a[batch,m,k] b[batch,k,n] + bias[n], residual[batch,m,n])
 //
 //   constexpr matmul_config scores{.batch = 96, .m = 128, .n = 128, .k = 64, .a_batch_stride = 128 * 64,
 //                                  .b_batch_stride = 128 * 64, .transpose_a = false, .transpose_b = true};
-//   matmul(threads, scores, c, queries, keys, nullptr, workspace);     // workspace: matmul_workspace(scores) bytes
+//   matmul(threads, scores, c, queries, keys, nullptr, nullptr, workspace);   // workspace: matmul_workspace(scores)
+//                                                                             // bytes
 //
 // A batch stride of 0 repeats a matrix. A transposed matrix is stored with its dimensions exchanged: a[k,m], b[n,k]. c
 // may be residual.
@@ -24,7 +25,7 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class Epilogue = identity>
 inline void matmul(Threads& threads, const matmul_config& config, float* c, const float* a, const float* b,
-                   const float* residual = nullptr, void* workspace = nullptr) {
+                   const float* bias = nullptr, const float* residual = nullptr, void* workspace = nullptr) {
   const std::int64_t m = config.m, n = config.n, k = config.k;
   if (config.batch <= 0 || m <= 0 || n <= 0) return;
   std::int64_t b_stride = config.b_batch_stride;
@@ -63,7 +64,7 @@ inline void matmul(Threads& threads, const matmul_config& config, float* c, cons
             .b_padded = packs,
             .c = c + i * m * n,
             .c_row = n,
-            .bias = nullptr,
+            .bias = bias,
             .finish = gemm_finish<Epilogue>(residual == nullptr ? nullptr : residual + i * m * n),
             .add = false,
             .rows_first = false};

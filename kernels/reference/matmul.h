@@ -1,6 +1,6 @@
 // matmul as plain loops over any float type; needs no workspace.
 //
-//   c[batch,m,n] = epilogue(sum over k of a[batch,m,k] b[batch,k,n], residual[batch,m,n])
+//   c[batch,m,n] = epilogue(sum over k of a[batch,m,k] b[batch,k,n] + bias[n], residual[batch,m,n])
 //
 //   reference::matmul(matmul_config{.batch = 1, .m = 2, .n = 3, .k = 4, .a_batch_stride = 0, .b_batch_stride = 0,
 //                                   .transpose_a = false, .transpose_b = false}, c, a, b);
@@ -17,7 +17,7 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class Epilogue = identity, class T>
 void matmul(const matmul_config& config, T* c, const plain_t<T>* a, const plain_t<T>* b,
-            const plain_t<T>* residual = nullptr, void* = nullptr) {
+            const plain_t<T>* bias = nullptr, const plain_t<T>* residual = nullptr, void* = nullptr) {
   const std::int64_t m = config.m, n = config.n, k = config.k, b_column = config.transpose_b ? k : 1;
   constexpr std::int64_t kSums = 32;  // formed side by side: no addition waits for the one before
   for (std::int64_t p = 0; p < config.batch; ++p)
@@ -32,6 +32,7 @@ void matmul(const matmul_config& config, T* c, const plain_t<T>* a, const plain_
         }
         for (std::int64_t j = 0; j < count; ++j) {
           const std::int64_t at = (p * m + i) * n + first + j;
+          if (bias != nullptr) sums[j] += compute_t<T>(bias[first + j]);
           c[at] = static_cast<T>(apply_epilogue<Epilogue>(sums[j], residual, at));
         }
       }

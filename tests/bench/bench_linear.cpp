@@ -194,7 +194,7 @@ void Matmul(benchmark::State& state) {
                         .transpose_b = state.range(5) != 0};
   const auto a = tensor(c.batch * c.m * c.k), b = tensor(c.batch * c.n * c.k);
   Floats y(static_cast<std::size_t>(c.batch * c.m * c.n)), workspace(static_cast<std::size_t>(matmul_workspace(c) / 4));
-  for (auto _ : state) matmul(threads, c, y.data(), a.data(), b.data(), nullptr, workspace.data());
+  for (auto _ : state) matmul(threads, c, y.data(), a.data(), b.data(), nullptr, nullptr, workspace.data());
   report(state, threads, 2.0 * static_cast<double>(c.batch * c.m * c.n * c.k), 0);
 }
 BENCHMARK(Matmul)

@@ -117,19 +117,28 @@ TEST(CudaMatmul, TransposesAndBatches) {
                                 .b_batch_stride = repeat_b ? 0 : k * n,
                                 .transpose_a = transpose_a,
                                 .transpose_b = transpose_b};
-          const auto a = numbers<float>(batch * m * k, 1), b = numbers<float>((repeat_b ? 1 : batch) * k * n, 2);
+          const auto a = numbers<float>(batch * m * k, 1), b = numbers<float>((repeat_b ? 1 : batch) * k * n, 2),
+                     bias = numbers<float>(n, 3), residual = numbers<float>(batch * m * n, 4);
           const auto got = everywhere([&](CudaContext& context, Memory& memory) {
             float* y = memory.out<float>(batch * m * n);
+            float *with_bias = memory.out<float>(batch * m * n), *with_both = memory.out<float>(batch * m * n);
             matmul<relu>(context, c, y, memory.in(a), memory.in(b));
+            matmul(context, c, with_bias, memory.in(a), memory.in(b), memory.in(bias));
+            matmul<add>(context, c, with_both, memory.in(a), memory.in(b), memory.in(bias), memory.in(residual));
             context.synchronize();
-            memory.result(y, batch * m * n);
+            for (const float* result : {y, with_bias, with_both}) memory.result(result, batch * m * n);
           });
-          std::vector<double> expected;
+          std::vector<double> rectified, biased, both;
           for (std::int64_t i = 0; i < batch; ++i)
             for (const double value :
-                 product(m, n, k, a, transpose_a, b, transpose_b, i * c.a_batch_stride, i * c.b_batch_stride))
-              expected.push_back(std::max(0.0, value));
-          expect_close(got[0], expected, tolerance_of::cuda_softmax.f32, "matmul");
+                 product(m, n, k, a, transpose_a, b, transpose_b, i * c.a_batch_stride, i * c.b_batch_stride)) {
+              rectified.push_back(std::max(0.0, value));
+              biased.push_back(value + bias[biased.size() % static_cast<std::size_t>(n)]);
+              both.push_back(biased.back() + residual[both.size()]);
+            }
+          expect_close(got[0], rectified, tolerance_of::cuda_softmax.f32, "matmul");
+          expect_close(got[1], biased, tolerance_of::cuda_softmax.f32, "matmul with a bias");
+          expect_close(got[2], both, tolerance_of::cuda_softmax.f32, "matmul with a bias and a residual");
         }
 }
 

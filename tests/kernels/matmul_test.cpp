@@ -48,23 +48,27 @@ TEST(Matmul, AgreesWithReference) {
                                  "," + std::to_string(s.k) + (transpose_a ? " a^T" : "") + (transpose_b ? " b^T" : "");
         const auto a = random_tensor<float>((s.repeat_a ? 1 : s.batch) * s.m * s.k, 1),
                    b = random_tensor<float>((s.repeat_b ? 1 : s.batch) * s.k * s.n, 2),
-                   residual = random_tensor<float>(s.batch * s.m * s.n, 3);
-        const auto ad = converted<double>(a), bd = converted<double>(b), rd = converted<double>(residual);
-        std::vector<double> want(residual.size()), want_residual(residual.size());
+                   residual = random_tensor<float>(s.batch * s.m * s.n, 3), bias = random_tensor<float>(s.n, 4);
+        const auto ad = converted<double>(a), bd = converted<double>(b), rd = converted<double>(residual),
+                   biasd = converted<double>(bias);
+        std::vector<double> want(residual.size()), want_bias(residual.size()), want_residual(residual.size());
         reference::matmul(c, want.data(), ad.data(), bd.data());
-        reference::matmul<scale_add>(c, want_residual.data(), ad.data(), bd.data(), rd.data());
+        reference::matmul(c, want_bias.data(), ad.data(), bd.data(), biasd.data());
+        reference::matmul<scale_add>(c, want_residual.data(), ad.data(), bd.data(), biasd.data(), rd.data());
         const auto got = with_every_pool(what, [&](Threads& threads) {
           Guarded<float> y(s.batch * s.m * s.n), workspace(matmul_workspace(c) / 4);
-          matmul(threads, c, y.data(), a.data(), b.data(), nullptr, workspace.data());
+          matmul(threads, c, y.data(), a.data(), b.data(), nullptr, nullptr, workspace.data());
           y.expect_untouched_around(what);
           workspace.expect_untouched_around(what + " workspace");
           return y.values();
         });
         const double tolerance = tolerance_of::product.f32 * (4 + std::sqrt(static_cast<double>(s.k)));
         expect_close(got, want, tolerance, what);
+        std::vector<float> workspace(static_cast<std::size_t>(matmul_workspace(c) / 4)), biased(residual.size());
+        matmul(*pools()[1], c, biased.data(), a.data(), b.data(), bias.data(), nullptr, workspace.data());
+        expect_close(biased, want_bias, tolerance, what + " bias");
         auto y = residual;
-        std::vector<float> workspace(static_cast<std::size_t>(matmul_workspace(c) / 4));
-        matmul<scale_add>(*pools()[1], c, y.data(), a.data(), b.data(), y.data(), workspace.data());
+        matmul<scale_add>(*pools()[1], c, y.data(), a.data(), b.data(), bias.data(), y.data(), workspace.data());
         expect_close(y, want_residual, tolerance, what + " residual");
       }
 }
