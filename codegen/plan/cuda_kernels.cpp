@@ -55,6 +55,8 @@ constexpr CudaKernel kKernels[] = {
     {"argmin"},
     {"softmax"},
     {"masked_softmax"},
+    {"causal_softmax"},
+    {"causal_softmax_backward"},
     {"log_softmax"},
     {"softmax_backward"},
     {"log_softmax_backward"},

@@ -350,7 +350,14 @@ void infer_arg_reduction(InferContext& c) {
 
 void infer_softmax(InferContext& c) {
   infer_floating(c);
-  normalize_dim(c, "dim", c.input(0).shape.rank());
+  const std::int64_t dim = normalize_dim(c, "dim", c.input(0).shape.rank());
+  if (c.attributes.find("causal") != nullptr && c.attributes.flag("causal")) {
+    const std::size_t rank = c.input(0).shape.rank();
+    c.require(rank >= 2 && dim + 1 == static_cast<std::int64_t>(rank),
+              [&] { return "'causal' is for the last of two dimensions or more, got " + c.input(0).to_string(); });
+    c.require(c.attributes.integer("offset") >= 0,
+              [&] { return "'offset' must not be negative, got " + std::to_string(c.attributes.integer("offset")); });
+  }
   if (c.input_count() > 1) {
     require_same_dtype(c, 0, 1);
     c.require(c.input(0).shape == c.input(1).shape, [&] {
@@ -531,6 +538,31 @@ KernelCall softmax_call(const NodeView& node, std::string name) {
           .in_place = {0}};
 }
 
+std::vector<AttributeSpec> softmax_attributes() {
+  return {{"dim", AttributeType::integer, {}, "counted from the end when negative"},
+          {"causal", AttributeType::boolean, false,
+           "row i sees columns 0 to i + offset alone, the others become zeros; dim is the last"},
+          {"offset", AttributeType::integer, std::int64_t{0}, "of causal; not negative"}};
+}
+
+KernelCall causal_softmax_call(const NodeView& node, std::string name, bool masked_to_zero) {
+  const Shape& shape = node.input(0).shape;
+  return {.name = std::move(name),
+          .file = "softmax",
+          .config_type = "causal_softmax_config",
+          .config = {{"matrices", product(shape, 0, shape.rank() - 2)},
+                     {"queries", shape.back(1)},
+                     {"keys", shape.back(0)},
+                     {"offset", Dim(node.attributes().integer("offset"))},
+                     {"masked_to_zero", masked_to_zero}},
+          .reference = !all_f32(node),
+          .in_place = {0}};
+}
+
+std::string softmax_remark(const NodeView& node) {
+  return node.attributes().flag("causal") ? "causal" : dim_remark(node);
+}
+
 void require_kernel_rank(const InferContext& c, std::size_t rank) {
   if (rank > kMaxRank)
     c.fail("tensors of more than " + std::to_string(kMaxRank) + " dimensions are not supported, got " +
@@ -651,6 +683,28 @@ std::vector<TestCase> softmax_cases(std::size_t inputs) {
   add("rank 0", DType::f32, {}, 0);
   add("empty", DType::f32, {0, 4}, 1);
   for (DType d : kFloats) add(std::string(name(d)), d, {3, 6}, 1);
+  return cases;
+}
+
+std::vector<TestCase> causal_softmax_cases(std::size_t inputs) {
+  std::vector<TestCase> cases;
+  auto add = [&](std::string note, DType dtype, Shape shape, std::int64_t offset = 0) {
+    TestCase c{.note = "causal, " + std::move(note),
+               .attributes = {{"dim", std::int64_t{-1}}, {"causal", true}, {"offset", offset}},
+               .gradient = inputs == 1};
+    for (std::size_t i = 0; i < inputs; ++i) c.inputs.push_back(random(dtype, shape, -4, i == 0 ? 4 : 0));
+    cases.push_back(std::move(c));
+  };
+  add("square", DType::f32, {5, 5});
+  add("heads", DType::f32, {2, 3, 37, 37});
+  add("more keys", DType::f32, {2, 3, 20});
+  add("more queries", DType::f32, {2, 7, 3});
+  add("offset", DType::f32, {2, 4, 9}, 5);
+  add("offset beyond the keys", DType::f32, {3, 2}, 8);
+  add("one", DType::f32, {1, 1});
+  add("no queries", DType::f32, {2, 0, 4});
+  add("no keys", DType::f32, {2, 3, 0});
+  for (DType d : kFloats) add(std::string(name(d)), d, {2, 4, 4});
   return cases;
 }
 

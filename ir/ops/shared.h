@@ -169,6 +169,10 @@ bool adjacent(const Shape& shape, const Ints& dims);
 /// decompose_reductions has seen to it.
 KernelCall reduce_call(const NodeView& node, std::string name);
 KernelCall softmax_call(const NodeView& node, std::string name);
+/// dim, causal and offset: of softmax and its gradient.
+std::vector<AttributeSpec> softmax_attributes();
+KernelCall causal_softmax_call(const NodeView& node, std::string name, bool masked_to_zero);
+std::string softmax_remark(const NodeView& node);
 /// For OpDef::remark. "dim 1" of the attribute 'dim'; "over dim 0,2" of 'dims', nothing when all are reduced.
 std::string dim_remark(const NodeView& node);
 std::string reduction_remark(const NodeView& node);
@@ -197,6 +201,7 @@ std::vector<TestCase> reduction_cases(double low, double high, bool integers, bo
 std::vector<TestCase> arg_reduction_cases();
 /// Along first, middle and last dimensions.
 std::vector<TestCase> softmax_cases(std::size_t inputs);
+std::vector<TestCase> causal_softmax_cases(std::size_t inputs);
 /// Two inputs (or one) of every dtype, values that are often equal or zero; and truth values.
 std::vector<TestCase> comparison_cases();
 std::vector<TestCase> logical_cases(std::size_t inputs);

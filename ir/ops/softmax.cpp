@@ -3,7 +3,9 @@
 namespace graven::ir {
 
 static void gradient_softmax(GradientBuilder& g) {
-  g.set(0, g.call("softmax_backward", {g.output_gradient(), g.output()}, {{"dim", g.attributes().integer("dim")}}));
+  const Attributes& a = g.attributes();
+  g.set(0, g.call("softmax_backward", {g.output_gradient(), g.output()},
+                  {{"dim", a.integer("dim")}, {"causal", a.flag("causal")}, {"offset", a.integer("offset")}}));
 }
 
 extern const OpDef kSoftmax;
@@ -11,28 +13,35 @@ const OpDef kSoftmax{
     .name = "softmax",
     .doc =
         "y = exp(x) / the sum of exp(x) along dim. A line of nothing but -infinity gives NaN; with masked_to_zero "
-        "zeros, and no gradient: attention "
-        "to "
-        "nothing, as in PyTorch's scaled_dot_product_attention.",
+        "zeros, and no gradient: attention to nothing, as in PyTorch's scaled_dot_product_attention. causal: of the "
+        "scores of attention x[..., queries, keys] query i sees keys 0 to i + offset; the others are not read, and y "
+        "is 0 there.",
     .inputs = {{"x"}},
-    .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"},
-                   {"masked_to_zero", AttributeType::boolean, false, "zeros for a line of nothing but -infinity"}},
+    .attributes =
+        [] {
+          std::vector<AttributeSpec> all = ops::softmax_attributes();
+          all.push_back({"masked_to_zero", AttributeType::boolean, false, "zeros for a line of nothing but -infinity"});
+          return all;
+        }(),
     .infer = ops::infer_softmax,
     .gradient = gradient_softmax,
     .kernel =
         [](const NodeView& node) {
-          return ops::softmax_call(node, node.attributes().flag("masked_to_zero") ? "masked_softmax" : "softmax");
+          const bool masked = node.attributes().flag("masked_to_zero");
+          return node.attributes().flag("causal") ? ops::causal_softmax_call(node, "causal_softmax", masked)
+                                                  : ops::softmax_call(node, masked ? "masked_softmax" : "softmax");
         },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())};
         },
-    .remark = ops::dim_remark,
+    .remark = ops::softmax_remark,
     .amp = AmpClass::black,
     .cases =
         [] {
           std::vector<TestCase> cases = ops::softmax_cases(1);
-          for (TestCase c : ops::softmax_cases(1)) {
+          for (TestCase& c : ops::causal_softmax_cases(1)) cases.push_back(std::move(c));
+          for (TestCase c : std::vector<TestCase>(cases)) {
             // Numbers of which some lines are masked as a whole come in tests/operators and tests/kernels.
             c.note += ", masked to zero";
             c.attributes.set("masked_to_zero", true);

@@ -5,18 +5,29 @@ namespace graven::ir {
 extern const OpDef kSoftmaxBackward;
 const OpDef kSoftmaxBackward{
     .name = "softmax_backward",
-    .doc = "dx = y * (dy - the sum of dy * y along dim), y = softmax(x)",
+    .doc =
+        "dx = y * (dy - the sum of dy * y along dim), y = softmax(x). causal: of what a row does not see neither is "
+        "read, and dx is 0 there.",
     .inputs = {{"dy"}, {"y"}},
-    .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"}},
+    .attributes = ops::softmax_attributes(),
     .infer = ops::infer_softmax,
-    .kernel = [](const NodeView& node) { return ops::softmax_call(node, "softmax_backward"); },
+    .kernel =
+        [](const NodeView& node) {
+          return node.attributes().flag("causal") ? ops::causal_softmax_call(node, "causal_softmax_backward", false)
+                                                  : ops::softmax_call(node, "softmax_backward");
+        },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())};
         },
-    .remark = ops::dim_remark,
+    .remark = ops::softmax_remark,
     .amp = AmpClass::black,
-    .cases = [] { return ops::softmax_cases(2); },
+    .cases =
+        [] {
+          std::vector<TestCase> cases = ops::softmax_cases(2);
+          for (TestCase& c : ops::causal_softmax_cases(2)) cases.push_back(std::move(c));
+          return cases;
+        },
 };
 
 }  // namespace graven::ir

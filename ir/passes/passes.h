@@ -12,6 +12,7 @@ namespace graven::ir {
 
 void remove_dead_nodes(Graph& graph, const PassOptions& options);
 void trim_kernels(Graph& graph, const PassOptions& options);
+void recognize_causal_softmax(Graph& graph, const PassOptions& options);
 void differentiate(Graph& graph, const PassOptions& options);
 void clip_gradients(Graph& graph, const PassOptions& options);
 void add_optimizer_updates(Graph& graph, const PassOptions& options);

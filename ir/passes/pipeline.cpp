@@ -34,6 +34,8 @@ bool inference_on_cpu(const Graph& graph, const PassOptions& options) {
 constexpr Pass kPipeline[] = {
     {"remove_dead_nodes", remove_dead_nodes, nullptr, "first: what nobody reads needs no gradient"},
     {"trim_kernels", trim_kernels, on_cpu, "before the gradients, so that they are those of the smaller kernels"},
+    {"recognize_causal_softmax", recognize_causal_softmax, nullptr,
+     "before the gradients, so that they are those of the softmax that sees no mask"},
     {"differentiate", differentiate, has_loss,
      "before all rewriting: gradients are stated for the operators that users call"},
     {"clip_gradients", clip_gradients, has_to_clip,

@@ -2,11 +2,15 @@
 //
 //   softmax:      y_i = exp(x_i - max) / sum over j of exp(x_j - max)
 //   masked_softmax: likewise, but 0 where max is -infinity
+//   causal_softmax: softmax of the first elements of each row, as many as the config says; the others become 0
 //   log_softmax:  y_i = x_i - max - log(sum over j of exp(x_j - max))
 //   softmax_backward:      dx_i = y_i (dy_i - sum over j of dy_j y_j)
+//   causal_softmax_backward: likewise of these elements; 0 for the others
 //   log_softmax_backward:  dx_i = dy_i - exp(y_i) sum over j of dy_j
 //
 //   softmax(threads, softmax_config{.outer = 64, .size = 10, .inner = 1}, y, x);
+//   causal_softmax(threads, causal_softmax_config{.matrices = 96, .queries = 64, .keys = 64, .offset = 0,
+//                                                 .masked_to_zero = false}, weights, scores);
 //
 // float, double, half and bfloat16 (computed in float). The output may be any of the inputs.
 #pragma once
@@ -191,6 +195,56 @@ inline void column_sums(const softmax_config& c, const T* x, std::int64_t width,
   }
 }
 
+/// softmax of n >= 1 neighbours. masked_to_zero: zeros where all of them are -infinity.
+template <class T>
+inline void softmax_line(T* y, const T* x, std::int64_t n, bool masked_to_zero) {
+  using C = compute_t<T>;
+  // The exponentials are rounded once to float and once more for the quotient; narrower types are not, they are
+  // computed again.
+  constexpr bool kKept = sizeof(T) >= 4;
+  const auto line = line_sum(x, n, kKept ? y : static_cast<T*>(nullptr));
+  if (masked_to_zero && line.most == -static_cast<C>(__builtin_inff())) {
+    for (std::int64_t k = 0; k < n; ++k) y[k] = static_cast<T>(C(0));
+  } else if constexpr (kKept) {
+    scale_line(y, n, C(1) / line.sum);
+  } else {
+    for (std::int64_t k = 0; k < n; k += kGroup) {
+      Group<T> g(x + k, n - k, C(0));
+      for (int l = 0; l < kGroup; ++l) g.value[l] = math::exp(g.value[l] - line.most) / line.sum;
+      g.store(y + k, n - k);
+    }
+  }
+}
+
+/// The gradient of softmax of n neighbours.
+template <class T>
+inline void softmax_line_backward(T* dx, const T* dy, const T* y, std::int64_t n) {
+  using C = compute_t<T>;
+  C total[kGroup] = {};
+  for (std::int64_t k = 0; k < n; k += kGroup) {
+    const Group<T> a(dy + k, n - k, C(0)), b(y + k, n - k, C(0));
+    for (int l = 0; l < kGroup; ++l) total[l] = fma(a.value[l], b.value[l], total[l]);
+  }
+  const C sum = sum_lanes(total);
+  for (std::int64_t k = 0; k < n; k += kGroup) {
+    Group<T> a(dy + k, n - k, C(0));
+    const Group<T> b(y + k, n - k, C(0));
+    for (int l = 0; l < kGroup; ++l) a.value[l] = b.value[l] * (a.value[l] - sum);
+    a.store(dx + k, n - k);
+  }
+}
+
+/// Calls row(first element, elements that it sees) for each row of scores.
+template <class Row>
+inline void for_causal_rows(Threads& threads, const causal_softmax_config& c, const Row& row) {
+  for_lines(threads, c.matrices * c.queries, c.keys, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) {
+      const std::int64_t seen = i % c.queries + 1 + c.offset;
+      row(i * c.keys, seen < c.keys ? seen : c.keys);
+    }
+  });
+}
+
 /// Masked: lines of nothing but -infinity become zeros.
 template <bool Masked, class T>
 inline void softmax_of(Threads& threads, const softmax_config& c, T* y, const T* x) {
@@ -199,25 +253,7 @@ inline void softmax_of(Threads& threads, const softmax_config& c, T* y, const T*
   if (c.size == 0) return;
   if (c.inner == 1) {
     for_lines(threads, c.outer, c.size, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t i = first; i < last; ++i) {
-        // The exponentials are rounded once to float and once more for the quotient; narrower types are not, they are
-        // computed again.
-        if constexpr (sizeof(T) >= 4) {
-          const auto line = line_sum(x + i * c.size, c.size, y + i * c.size);
-          if (Masked && line.most == kMasked)
-            for (std::int64_t k = 0; k < c.size; ++k) y[i * c.size + k] = T(0);
-          else
-            scale_line(y + i * c.size, c.size, C(1) / line.sum);
-        } else {
-          const auto line = line_sum(x + i * c.size, c.size, static_cast<T*>(nullptr));
-          const bool masked = Masked && line.most == kMasked;
-          for (std::int64_t k = 0; k < c.size; k += kGroup) {
-            Group<T> g(x + i * c.size + k, c.size - k, C(0));
-            for (int l = 0; l < kGroup; ++l) g.value[l] = masked ? C(0) : math::exp(g.value[l] - line.most) / line.sum;
-            g.store(y + i * c.size + k, c.size - k);
-          }
-        }
-      }
+      for (std::int64_t i = first; i < last; ++i) softmax_line(y + i * c.size, x + i * c.size, c.size, Masked);
     });
     return;
   }
@@ -247,6 +283,15 @@ inline void softmax(Threads& threads, const softmax_config& c, T* y, const T* x)
 template <class T>
 inline void masked_softmax(Threads& threads, const softmax_config& c, T* y, const T* x) {
   detail::softmax_of<true>(threads, c, y, x);
+}
+
+template <class T>
+inline void causal_softmax(Threads& threads, const causal_softmax_config& c, T* y, const T* x) {
+  if (c.keys == 0) return;
+  detail::for_causal_rows(threads, c, [&](std::int64_t first, std::int64_t seen) {
+    detail::softmax_line(y + first, x + first, seen, c.masked_to_zero);
+    for (std::int64_t k = seen; k < c.keys; ++k) y[first + k] = static_cast<T>(compute_t<T>(0));
+  });
 }
 
 template <class T>
@@ -284,20 +329,8 @@ inline void softmax_backward(Threads& threads, const softmax_config& c, T* dx, c
   using C = compute_t<T>;
   if (c.inner == 1) {
     detail::for_lines(threads, c.outer, c.size, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t j = first * c.size; j < last * c.size; j += c.size) {
-        C total[detail::kGroup] = {};
-        for (std::int64_t k = 0; k < c.size; k += detail::kGroup) {
-          const detail::Group<T> a(dy + j + k, c.size - k, C(0)), b(y + j + k, c.size - k, C(0));
-          for (int l = 0; l < detail::kGroup; ++l) total[l] = fma(a.value[l], b.value[l], total[l]);
-        }
-        const C sum = detail::sum_lanes(total);
-        for (std::int64_t k = 0; k < c.size; k += detail::kGroup) {
-          detail::Group<T> a(dy + j + k, c.size - k, C(0));
-          const detail::Group<T> b(y + j + k, c.size - k, C(0));
-          for (int l = 0; l < detail::kGroup; ++l) a.value[l] = b.value[l] * (a.value[l] - sum);
-          a.store(dx + j + k, c.size - k);
-        }
-      }
+      for (std::int64_t j = first * c.size; j < last * c.size; j += c.size)
+        detail::softmax_line_backward(dx + j, dy + j, y + j, c.size);
     });
     return;
   }
@@ -313,6 +346,14 @@ inline void softmax_backward(Threads& threads, const softmax_config& c, T* dx, c
       for (int l = 0; l < detail::kGroup; ++l) a.value[l] = b.value[l] * (a.value[l] - total[l]);
       a.store(dx + first + k * c.inner, width);
     }
+  });
+}
+
+template <class T>
+inline void causal_softmax_backward(Threads& threads, const causal_softmax_config& c, T* dx, const T* dy, const T* y) {
+  detail::for_causal_rows(threads, c, [&](std::int64_t first, std::int64_t seen) {
+    detail::softmax_line_backward(dx + first, dy + first, y + first, seen);
+    for (std::int64_t k = seen; k < c.keys; ++k) dx[first + k] = static_cast<T>(compute_t<T>(0));
   });
 }
 

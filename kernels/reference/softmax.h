@@ -2,8 +2,10 @@
 //
 //   softmax:      y_i = exp(x_i - max) / sum over j of exp(x_j - max)
 //   masked_softmax: likewise, but 0 where max is -infinity
+//   causal_softmax: softmax of the first elements of each row, as many as the config says; the others become 0
 //   log_softmax:  y_i = x_i - max - log(sum over j of exp(x_j - max))
 //   backward of softmax:      dx_i = y_i (dy_i - sum over j of dy_j y_j)
+//   backward of causal_softmax: likewise of these elements; 0 for the others
 //   backward of log_softmax:  dx_i = dy_i - exp(y_i) sum over j of dy_j
 //
 //   reference::softmax(softmax_config{.outer = 64, .size = 10, .inner = 1}, y, x);
@@ -99,6 +101,30 @@ void log_softmax_backward(const softmax_config& c, T* dx, const plain_t<T>* dy, 
       dx[j] = static_cast<T>(compute_t<T>(dy[j]) - std::exp(compute_t<T>(y[j])) * sum);
     }
   });
+}
+
+/// The columns that a row of scores sees.
+inline std::int64_t causal_columns(const causal_softmax_config& c, std::int64_t row) {
+  const std::int64_t seen = row % c.queries + 1 + c.offset;
+  return seen < c.keys ? seen : c.keys;
+}
+
+template <class T>
+void causal_softmax(const causal_softmax_config& c, T* y, const plain_t<T>* x) {
+  for (std::int64_t row = 0; row < c.matrices * c.queries; ++row) {
+    const std::int64_t seen = causal_columns(c, row), first = row * c.keys;
+    softmax_of(c.masked_to_zero, {.outer = 1, .size = seen, .inner = 1}, y + first, x + first);
+    for (std::int64_t k = seen; k < c.keys; ++k) y[first + k] = static_cast<T>(compute_t<T>(0));
+  }
+}
+
+template <class T>
+void causal_softmax_backward(const causal_softmax_config& c, T* dx, const plain_t<T>* dy, const plain_t<T>* y) {
+  for (std::int64_t row = 0; row < c.matrices * c.queries; ++row) {
+    const std::int64_t seen = causal_columns(c, row), first = row * c.keys;
+    softmax_backward({.outer = 1, .size = seen, .inner = 1}, dx + first, dy + first, y + first);
+    for (std::int64_t k = seen; k < c.keys; ++k) dx[first + k] = static_cast<T>(compute_t<T>(0));
+  }
 }
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE

@@ -114,6 +114,8 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   argmin(context, reduce_config{}, labels, x);
   softmax(context, softmax_config{}, y, x);
   masked_softmax(context, softmax_config{}, y, x);
+  causal_softmax(context, causal_softmax_config{}, y, x);
+  causal_softmax_backward(context, causal_softmax_config{}, y, x, x);
   log_softmax(context, softmax_config{}, y, x);
   softmax_backward(context, softmax_config{}, y, x, x);
   log_softmax_backward(context, softmax_config{}, y, x, x);

@@ -486,6 +486,35 @@ TEST(CudaIndex, GathersAndAddsInOrder) {
   }
 }
 
+TEST(CudaSoftmax, Causal) {
+  const float out = -std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (const causal_softmax_config c :
+       {causal_softmax_config{2, 5, 5, 0, false}, {3, 40, 40, 0, true}, {2, 3, 70, 4, false}, {2, 7, 3, 0, false}}) {
+    const std::int64_t rows = c.matrices * c.queries, n = rows * c.keys;
+    const softmax_config plain{.outer = rows, .size = c.keys, .inner = 1};
+    auto x = numbers<float>(n, 1), dy = numbers<float>(n, 2), masked = x, masked_dy = dy;
+    for (std::int64_t i = 0; i < n; ++i) {
+      if (i % c.keys <= i / c.keys % c.queries + c.offset) continue;
+      const auto at = static_cast<std::size_t>(i);
+      x[at] = dy[at] = nan;  // is not read
+      masked[at] = out;
+      masked_dy[at] = 0;
+    }
+    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+      float *y = memory.out<float>(n), *dx = memory.out<float>(n), *want_y = memory.out<float>(n),
+            *want_dx = memory.out<float>(n);
+      causal_softmax(context, c, y, memory.in(x));
+      causal_softmax_backward(context, c, dx, memory.in(dy), y);
+      softmax(context, plain, want_y, memory.in(masked));
+      softmax_backward(context, plain, want_dx, memory.in(masked_dy), want_y);
+      context.synchronize();
+      for (const float* result : {y, dx, want_y, want_dx}) memory.result(result, n);
+    });
+    expect_close(got[0], std::vector<double>(got[2].begin(), got[2].end()), 0, "causal softmax");
+    expect_close(got[1], std::vector<double>(got[3].begin(), got[3].end()), 0, "its gradient");
+  }
+}
+
 TEST(CudaSoftmax, OfNothingButMinusInfinity) {
   const float out = -std::numeric_limits<float>::infinity();
   const auto got = everywhere([&](CudaContext& context, Memory& memory) {

@@ -62,6 +62,82 @@ void check(double tolerance) {
   }
 }
 
+/// Of each row the softmax of what it sees, and 0: the bits of a softmax of scores that a mask of -infinity hides.
+template <class T>
+void check_causal(double tolerance) {
+  for (const causal_softmax_config c : {causal_softmax_config{1, 1, 1, 0, false},
+                                        {2, 5, 5, 0, false},
+                                        {3, 64, 64, 0, true},
+                                        {2, 37, 37, 0, false},
+                                        {2, 3, 20, 0, false},
+                                        {2, 20, 3, 0, false},
+                                        {2, 6, 23, 17, false},
+                                        {1, 2, 3, 9, true},
+                                        {1, 700, 700, 0, false},
+                                        {2, 0, 4, 0, false},
+                                        {2, 4, 0, 0, false}}) {
+    const std::string what = "causal " + std::to_string(c.matrices) + "," + std::to_string(c.queries) + "," +
+                             std::to_string(c.keys) + "+" + std::to_string(c.offset);
+    const softmax_config plain{.outer = c.matrices * c.queries, .size = c.keys, .inner = 1};
+    const std::int64_t n = c.matrices * c.queries * c.keys;
+    auto x = random_tensor<T>(n, 1, -8, 8), dy = random_tensor<T>(n, 2), masked = x, masked_dy = dy;
+    for (std::int64_t i = 0; i < n; ++i) {
+      if (i % c.keys <= i / c.keys % c.queries + c.offset) continue;
+      // What is hidden is not read.
+      const auto at = static_cast<std::size_t>(i);
+      x[at] = dy[at] = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
+      masked[at] = static_cast<T>(-std::numeric_limits<float>::infinity());
+      masked_dy[at] = static_cast<T>(0.0f);
+    }
+    const auto run = [&](const auto& kernel) {
+      return with_every_pool(what, [&](Threads& threads) {
+        Guarded<T> to(n);
+        kernel(threads, to.data());
+        to.expect_untouched_around(what);
+        return to.values();
+      });
+    };
+    const auto y = run([&](Threads& t, T* to) { causal_softmax(t, c, to, x.data()); });
+    expect_same_bits(y, run([&](Threads& t, T* to) { softmax(t, plain, to, masked.data()); }), what + " and a mask");
+    const auto xd = converted<double>(x), yd = converted<double>(y), dyd = converted<double>(dy);
+    std::vector<double> want(x.size());
+    reference::causal_softmax(c, want.data(), xd.data());
+    expect_close(y, want, tolerance, what);
+    const auto dx = run([&](Threads& t, T* to) { causal_softmax_backward(t, c, to, dy.data(), y.data()); });
+    reference::causal_softmax_backward(c, want.data(), dyd.data(), yd.data());
+    expect_close(dx, want, tolerance, what + " backward");
+    auto in_place = x, over_dy = dy, over_y = y;
+    causal_softmax(*pools()[1], c, in_place.data(), in_place.data());
+    causal_softmax_backward(*pools()[1], c, over_dy.data(), over_dy.data(), y.data());
+    causal_softmax_backward(*pools()[1], c, over_y.data(), dy.data(), over_y.data());
+    expect_same_bits(in_place, y, what + " in place");
+    expect_same_bits(over_dy, dx, what + " backward over dy");
+    expect_same_bits(over_y, dx, what + " backward over y");
+  }
+}
+
+TEST(CausalSoftmax, Float) { check_causal<float>(tolerance_of::softmax.f32); }
+TEST(CausalSoftmax, Double) { check_causal<double>(tolerance_of::softmax.f64); }
+TEST(CausalSoftmax, Half) { check_causal<half>(tolerance_of::softmax.f16); }
+
+TEST(CausalSoftmax, OfNothingButMinusInfinity) {
+  constexpr float kOut = -std::numeric_limits<float>::infinity();
+  const std::vector<float> x{kOut, 1, kOut, 2};
+  const std::vector<double> xd(x.begin(), x.end());
+  for (const bool masked : {false, true}) {
+    const causal_softmax_config c{.matrices = 1, .queries = 2, .keys = 2, .offset = 0, .masked_to_zero = masked};
+    std::vector<float> y(4, 7);
+    std::vector<double> reference_y(4, 7);
+    causal_softmax(*pools()[0], c, y.data(), x.data());
+    reference::causal_softmax(c, reference_y.data(), xd.data());
+    EXPECT_TRUE(masked ? y[0] == 0 && reference_y[0] == 0 : std::isnan(y[0]) && std::isnan(reference_y[0]));
+    for (const std::size_t i : {1, 2, 3}) {
+      EXPECT_EQ(y[i], i == 3 ? 1.0f : 0.0f);
+      EXPECT_EQ(reference_y[i], i == 3 ? 1.0 : 0.0);
+    }
+  }
+}
+
 TEST(Softmax, Float) { check<float>(tolerance_of::softmax.f32); }
 TEST(Softmax, Double) { check<double>(tolerance_of::softmax.f64); }
 TEST(Softmax, Half) { check<half>(tolerance_of::softmax.f16); }
