@@ -115,7 +115,7 @@ class Writer {
   /// common, but not these.
   std::string sizes_owner(const Step& step) const {
     const bool shared = shared_owners_.count(owner(step)) != 0;
-    return (shared ? graph_.value(node(step).inputs.at(0)).name + ".update" : owner(step)) + ".sizes";
+    return (shared ? graph_.value(node(step).inputs.at(0)).name + ".update" : owner(step)) + "_sizes";
   }
 
   std::string field(const ConfigField& value, bool& symbolic) const {

@@ -73,12 +73,16 @@ static void gradient_slice(GradientBuilder& g) {
   }
   // Zeros come back around the slice; with a step, also behind each of its elements first.
   const std::int64_t size = from[d].value(), taken = to[d].value();
-  const ops::Span3 span = ops::around(to, dim);
   ops::Term dy(g, g.output_gradient());
-  if (step > 1) {
-    dy = dy.apply("reshape", {}, {{"shape", Shape{span.outer * span.size, 1, span.inner}}});
-    dy = dy.apply("pad", {}, {{"pads", Ints{0, 0, 0, step - 1, 0, 0}}});
+  if (step == 1) {
+    Ints pads(2 * from.rank(), 0);
+    pads[2 * d] = start;
+    pads[2 * d + 1] = size - start - taken;
+    return g.set(0, dy.apply("pad", {}, {{"pads", pads}}));
   }
+  const ops::Span3 span = ops::around(to, dim);
+  dy = dy.apply("reshape", {}, {{"shape", Shape{span.outer * span.size, 1, span.inner}}});
+  dy = dy.apply("pad", {}, {{"pads", Ints{0, 0, 0, step - 1, 0, 0}}});
   dy = dy.apply("reshape", {}, {{"shape", Shape{span.outer, taken * step, span.inner}}});
   dy = dy.apply("pad", {}, {{"pads", Ints{0, 0, start, size - start - taken * step, 0, 0}}});
   g.set(0, dy.apply("reshape", {}, {{"shape", from}}));

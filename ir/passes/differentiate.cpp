@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <set>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "ir/diagnostic.h"
@@ -26,6 +29,7 @@ class Differentiation {
       if (wanted_(p))
         if (const ValueId gradient = total(p, origins_of(p)); gradient != kNone)
           graph_.gradients.push_back({p, gradient});
+    drop_joined_pads();
     refuse_what_changed();
     name_gradients();
     // The gradients given to backward() are read; from here on the losses are results like any other.
@@ -69,9 +73,15 @@ class Differentiation {
     }
   }
 
-  /// The gradient of parameter "model.fc.weight" is called "grad(model.fc.weight)", whatever node makes it.
+  /// The gradient of parameter "model.fc.weight" is called "grad(model.fc.weight)", whatever node makes it; and so are
+  /// those of the operands of one operator that another made for each, which a number told apart, and those of slices
+  /// that are put together.
   void name_gradients() {
     std::set<ValueId> named;
+    for (const auto& [gradient, of] : called_after_) {
+      const std::string name = "grad(" + graph_.value(of).name + ")";
+      if (graph_.find(name) == kNone && named.insert(gradient).second) graph_.value(gradient).name = name;
+    }
     for (const Gradient& g : graph_.gradients) {
       const std::string name = "grad(" + graph_.value(g.parameter).name + ")";
       if (graph_.value(g.value).kind == ValueKind::node && named.insert(g.value).second && graph_.find(name) == kNone)
@@ -130,14 +140,102 @@ class Differentiation {
     return {Origin{dot == std::string::npos ? std::string() : name.substr(0, dot), {}, 0}};
   }
 
+  /// A gradient that is zero but for a range of one dimension: a slice's.
+  struct Slice {
+    std::size_t part;  ///< among what flowed back into a value
+    std::size_t dim;
+    std::int64_t begin, end;
+    ValueId inside;
+  };
+  std::optional<Slice> slice_of(std::size_t part, ValueId gradient) const {
+    const auto found = pads_.find(gradient);
+    if (found == pads_.end()) return std::nullopt;
+    const Node& pad = graph_.nodes[found->second];
+    const Ints& pads = pad.attributes.integers("pads");
+    std::optional<std::size_t> dim;
+    for (std::size_t i = 0; i < pads.size(); ++i) {
+      if (pads[i] == 0) continue;
+      if (pads[i] < 0 || (dim && *dim != i / 2)) return std::nullopt;
+      dim = i / 2;
+    }
+    if (!dim || pad.attributes.number("value") != 0) return std::nullopt;
+    const std::int64_t begin = pads[2 * *dim];
+    return Slice{part, *dim, begin, begin + graph_.type(pad.inputs[0]).shape[*dim].value(), pad.inputs[0]};
+  }
+  /// Slices that lie side by side are put together instead of added up, each among zeros. What no other slice reads
+  /// comes through as it is, its -0 too, as it does where there is one slice alone.
+  void join_slices(ValueId v, std::vector<ValueId>& parts, const Origins& origins) {
+    std::vector<Slice> slices;
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      if (const auto slice = slice_of(i, parts[i])) slices.push_back(*slice);
+    std::stable_sort(slices.begin(), slices.end(), [](const Slice& a, const Slice& b) {
+      return std::pair(a.dim, a.begin) < std::pair(b.dim, b.begin);
+    });
+    const std::string name = "grad(" + graph_.value(v).name + ")";
+    for (std::size_t i = 0, next = 0; i < slices.size(); i = next) {
+      const Slice& first = slices[i];
+      std::int64_t end = first.end;
+      std::vector<ValueId> inside{first.inside};
+      for (next = i + 1; next < slices.size() && slices[next].dim == first.dim && slices[next].begin == end; ++next) {
+        end = slices[next].end;
+        inside.push_back(slices[next].inside);
+      }
+      if (inside.size() == 1) continue;
+      ValueId joined = add(kCat, inside, {{"dim", static_cast<std::int64_t>(first.dim)}}, origins, name + ".cat");
+      const Shape& shape = graph_.type(v).shape;
+      if (const std::int64_t size = shape[first.dim].value(); first.begin != 0 || end != size) {
+        Ints pads(2 * shape.rank(), 0);
+        pads[2 * first.dim] = first.begin;
+        pads[2 * first.dim + 1] = size - end;
+        joined = add(kPad, {joined}, {{"pads", pads}}, origins, name + ".pad");
+      }
+      for (std::size_t s = i; s < next; ++s) joined_.push_back(std::exchange(parts[slices[s].part], kNone));
+      parts[first.part] = joined;
+    }
+    parts.erase(std::remove(parts.begin(), parts.end(), kNone), parts.end());
+    if (parts.size() == 1) called_after_.emplace_back(parts[0], v);
+  }
+  /// Nobody reads them now.
+  void drop_joined_pads() {
+    if (joined_.empty()) return;
+    const Uses uses(graph_);
+    std::unordered_set<std::size_t> dropped;
+    for (const ValueId v : joined_)
+      if (uses.readers(v).empty() && !uses.is_result(v)) dropped.insert(pads_.at(v));
+    std::vector<Node> kept;
+    kept.reserve(graph_.nodes.size());
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
+      if (!dropped.count(n)) kept.push_back(std::move(graph_.nodes[n]));
+    graph_.nodes = std::move(kept);
+  }
+
   /// The sum of all that flowed back into `v`, in the order in which it came: from its last reader to its first.
   ValueId total(ValueId v, const Origins& origins) {
-    const std::vector<ValueId> parts = std::exchange(contributions_[v], {});
+    std::vector<ValueId> parts = std::exchange(contributions_[v], {});
     if (parts.empty()) return kNone;
+    if (parts.size() > 1) join_slices(v, parts, origins);
     ValueId sum = parts[0];
     for (std::size_t i = 1; i < parts.size(); ++i)
       sum = add(kAdd, {sum, parts[i]}, {}, origins, "grad(" + graph_.value(v).name + ")");
     return sum;
+  }
+
+  /// Remembers gradients of operands that nodes of one operator made, for their names.
+  void note_operands(std::size_t n, std::size_t before, const std::vector<ValueId>& gradients) {
+    std::unordered_map<ValueId, const OpDef*> made;
+    for (std::size_t i = before; i < graph_.nodes.size(); ++i)
+      if (graph_.nodes[i].outputs.size() == 1) made.emplace(graph_.nodes[i].outputs[0], graph_.nodes[i].op);
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      const ValueId input = graph_.nodes[n].inputs[i];
+      const auto own = made.find(gradients[i]);
+      if (own == made.end() || uses_.readers(input).size() != 1) continue;
+      for (std::size_t j = 0; j < gradients.size(); ++j)
+        if (const auto other = made.find(gradients[j]);
+            j != i && gradients[j] != gradients[i] && other != made.end() && other->second == own->second) {
+          called_after_.emplace_back(gradients[i], input);
+          break;
+        }
+    }
   }
 
   void differentiate(std::size_t n) {
@@ -166,7 +264,11 @@ class Differentiation {
       throw error;
     }
     GradientBuilder builder(graph_, graph_.nodes[n], std::move(gradients), needed);
+    const std::size_t before = graph_.nodes.size();
     op.gradient(builder);
+    for (std::size_t i = before; i < graph_.nodes.size(); ++i)
+      if (graph_.nodes[i].is(kPad)) pads_.emplace(graph_.nodes[i].outputs[0], i);
+    note_operands(n, before, builder.gradients());
     for (std::size_t i = 0; i < needed.size(); ++i) {
       const ValueId gradient = builder.gradients()[i];
       if (!needed[i] || gradient == kNone) continue;
@@ -183,6 +285,9 @@ class Differentiation {
   const std::size_t forward_count_;
   ByValue<bool> wanted_, required_;
   ByValue<std::vector<ValueId>> contributions_;
+  std::unordered_map<ValueId, std::size_t> pads_;          ///< made by gradient rules: their nodes
+  std::vector<std::pair<ValueId, ValueId>> called_after_;  ///< gradients, and what they are those of
+  std::vector<ValueId> joined_;                            ///< of these, what is part of another gradient now
 };
 
 }  // namespace
