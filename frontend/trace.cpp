@@ -24,6 +24,21 @@ std::vector<ModuleFrame>& module_frames() {
   return frames;
 }
 
+namespace {
+thread_local const Role* current_role = nullptr;
+}
+
+Role::Role(std::string_view name) : name_(name), depth_(module_frames().size()), previous_(current_role) {
+  current_role = this;
+}
+Role::~Role() { current_role = previous_; }
+std::string name_by_role(std::string_view op) {
+  const auto& frames = module_frames();
+  if (current_role == nullptr || current_role->depth_ != frames.size()) return {};
+  std::string name = frames.empty() || frames.back().path.empty() ? std::string() : frames.back().path + ".";
+  return name.append(current_role->name_).append(".").append(op);
+}
+
 OutermostCall& outermost_call() {
   thread_local OutermostCall call;
   return call;
@@ -198,8 +213,8 @@ std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>
   // An error is about the call; what was recorded well belongs to the layer.
   std::vector<ir::ValueId> results;
   try {
-    results = graph.add_node(op, std::move(values), std::move(attributes), at_line(where), ir::Phase::forward, {},
-                             where.function == nullptr ? std::string_view() : where.function);
+    results = graph.add_node(op, std::move(values), std::move(attributes), at_line(where), ir::Phase::forward,
+                             name_by_role(op.name), where.function == nullptr ? std::string_view() : where.function);
   } catch (UserError& e) {
     note_conversion(e);
     note_symbols(e);

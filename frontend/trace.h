@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -132,6 +133,24 @@ struct ModuleFrame {
   Location declared;  ///< in the traced graph; line 0 eagerly
 };
 std::vector<ModuleFrame>& module_frames();
+
+/// While this lives, what the innermost module computes itself is named after what it is to it:
+/// "model.attn.q.slice" rather than after the child whose result comes in; and so is what is computed of that.
+class Role {
+ public:
+  explicit Role(std::string_view name);
+  ~Role();
+  Role(const Role&) = delete;
+  Role& operator=(const Role&) = delete;
+
+ private:
+  friend std::string name_by_role(std::string_view op);
+  std::string_view name_;
+  std::size_t depth_;  ///< modules that run: those that are called from here name their own
+  const Role* previous_;
+};
+/// The name of a result of `op`; empty where no role is said.
+std::string name_by_role(std::string_view op);
 
 /// The outermost module's call on this thread, eagerly: what it may use that requires a gradient and that nobody
 /// registered.

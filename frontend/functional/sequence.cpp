@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "frontend/dispatch.h"
 #include "frontend/trace.h"
@@ -64,7 +66,10 @@ Tensor scaled_dot_product_attention(const Operand& query, const Tensor& all_keys
                             ? Operand(1 / std::sqrt(static_cast<double>(size.value())), where)
                             : Operand(rsqrt(at(detail::size_value(size, q.dtype(), kName, where))), where);
   const Tensor scaled = mul(at(q), scale);
-  Tensor scores = matmul(at(scaled), at(key.transpose(-2, -1, where)));
+  std::optional<detail::Role> role(std::in_place, "k_transposed");
+  const Tensor columns = key.transpose(-2, -1, where);
+  role.emplace("scores");
+  Tensor scores = matmul(at(scaled), at(columns));
   if (o.is_causal) {
     scores = add(at(scores), at(causal_mask(q, detail::fixed_size(key, -2, kName, where, kGiveMask), where)));
   } else if (o.attn_mask.defined() && o.attn_mask.dtype() == DType::boolean) {
@@ -74,11 +79,13 @@ Tensor scaled_dot_product_attention(const Operand& query, const Tensor& all_keys
       fail(kName, "attn_mask must be bool or floating, got " + o.attn_mask.describe(), where);
     scores = add(at(scores), at(o.attn_mask.to(q.dtype(), where)));
   }
+  role.emplace("weights");
   // A query whose keys are all masked attends to nothing: zeros, as in PyTorch.
   Tensor weights = o.attn_mask.defined() ? detail::apply("softmax", {scores},
                                                          {{"dim", scores.dim() - 1}, {"masked_to_zero", true}}, where)
                                          : softmax(at(scores), -1);
   weights = dropout(at(weights), o.dropout_p);
+  role.emplace("context");
   return matmul(at(weights), at(value));
 }
 

@@ -2,10 +2,14 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "frontend/dispatch.h"
 #include "frontend/functional/at.h"
 #include "frontend/layers/arguments.h"
+#include "frontend/trace.h"
 #include "graven/functional.h"
 #include "graven/init.h"
 #include "ir/ops.h"
@@ -16,6 +20,7 @@ using arguments::number;
 using arguments::python;
 using graven::detail::At;
 using graven::detail::fail;
+using graven::detail::Role;
 
 namespace {
 
@@ -85,17 +90,22 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(Tensor query, Tensor key, 
   const std::int64_t size = embed_ / heads_;
 
   // The projections: one product where all three read the same.
+  constexpr std::string_view kRoles[3] = {"q", "k", "v"};
   Tensor projected[3];
   const auto bias_part = [&](std::int64_t i) {
     return in_proj_bias.defined() ? in_proj_bias.slice(0, i * embed_, (i + 1) * embed_, 1, where) : Tensor();
   };
   if (in_proj_weight.defined() && self) {
     const Tensor all = linear(at(q), in_proj_weight, in_proj_bias);
-    for (std::int64_t i = 0; i < 3; ++i) projected[i] = all.slice(-1, i * embed_, (i + 1) * embed_, 1, where);
+    for (std::int64_t i = 0; i < 3; ++i) {
+      const Role role(kRoles[i]);
+      projected[i] = all.slice(-1, i * embed_, (i + 1) * embed_, 1, where);
+    }
   } else {
     const Tensor inputs[3] = {q, k, v};
     const Tensor separate[3] = {q_proj_weight, k_proj_weight, v_proj_weight};
     for (std::int64_t i = 0; i < 3; ++i) {
+      const Role role(kRoles[i]);
       const Tensor weight =
           in_proj_weight.defined() ? in_proj_weight.slice(0, i * embed_, (i + 1) * embed_, 1, where) : separate[i];
       projected[i] = linear(at(inputs[i]), weight, bias_part(i));
@@ -135,10 +145,16 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(Tensor query, Tensor key, 
                                           {.attn_mask = mask, .dropout_p = dropped});
   } else {
     const Tensor scaled = graven::mul(at(projected[0]), at(1 / std::sqrt(static_cast<double>(size))));
-    Tensor scores = matmul(at(scaled), at(projected[1].transpose(-2, -1, where)));
+    std::optional<Role> role(std::in_place, "k_transposed");
+    const Tensor columns = projected[1].transpose(-2, -1, where);
+    role.emplace("scores");
+    Tensor scores = matmul(at(scaled), at(columns));
     if (mask.defined()) scores = at.add(scores, mask);
+    role.emplace("weights");
     weights = dropout(at(softmax(at(scores), -1)), dropped);
+    role.emplace("context");
     result = matmul(at(weights), at(projected[2]));
+    role.reset();
     if (call.average_attn_weights) weights = mean(at(weights), {1});
     if (!batched) weights = weights.squeeze(0, where);
   }

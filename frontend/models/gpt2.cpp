@@ -2,11 +2,13 @@
 
 #include <cmath>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "frontend/dispatch.h"
+#include "frontend/trace.h"
 #include "graven/init.h"
 
 namespace graven::models {
@@ -62,12 +64,14 @@ Tensor GPT2Attention::forward(Tensor x) {
   const std::int64_t size = x.size(-1);
   const Tensor projected = c_attn(x);
   // [batch, heads, length, size / heads]
-  const auto heads = [&](std::int64_t part) {
+  const auto heads = [&](std::int64_t part, std::string_view name) {
+    const graven::detail::Role role(name);
     const Tensor t = projected.slice(-1, part * size, (part + 1) * size);
     return t.reshape({t.shape()[0], t.shape()[1], heads_, size / heads_}).transpose(1, 2);
   };
-  const Tensor y = scaled_dot_product_attention(heads(0), heads(1), heads(2),
-                                                {.dropout_p = is_training() ? attn_pdrop_ : 0, .is_causal = true});
+  const Tensor q = heads(0, "q"), k = heads(1, "k"), v = heads(2, "v");
+  const Tensor y =
+      scaled_dot_product_attention(q, k, v, {.dropout_p = is_training() ? attn_pdrop_ : 0, .is_causal = true});
   return resid_dropout(c_proj(y.transpose(1, 2).reshape(x.shape())));
 }
 

@@ -18,11 +18,13 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "codegen/emit/format.h"
 #include "codegen/emit/project.h"
 #include "frontend/eager/oracle.h"
+#include "ir/passes/pass.h"
 #include "tests/review/needed.h"
 #include "tests/review/networks.h"
 
@@ -303,6 +305,36 @@ TEST(Review, AnEditChangesItsOwnLines) {
   // A line of comment above the network, of which nothing had to change: every call's comment names the line of its
   // layer.
   std::printf("one line more above LeNet: %d lines changed\n", changed_by_a_line_above());
+}
+
+/// What somebody who writes GPT-2's training step by hand would not write.
+TEST(Review, Gpt2HasNoMasksNoPadsAndNoBiasesOfTheirOwn) {
+  const Gpt2Options options;
+  ir::Graph graph = traced(options);
+  ir::run_passes(graph, {});
+  std::map<std::string_view, std::int64_t> count;
+  std::int64_t with_bias = 0;
+  for (const ir::Node& node : graph.nodes) {
+    const std::string_view op = node.op->name;
+    ++count[op];
+    with_bias += op == "matmul" && node.inputs.size() > 2 && node.inputs[2] != ir::kNone;
+    if (op == "softmax" || op == "softmax_backward") {
+      EXPECT_TRUE(node.attributes.flag("causal"));
+    }
+    // What is called after its role needs no number.
+    for (const ir::ValueId v : node.outputs) {
+      const std::string& name = graph.value(v).name;
+      for (const char* role : {".q.", ".k.", ".k_transposed.", ".v.", ".scores.", ".weights.", ".context."})
+        EXPECT_FALSE(name.find(role) != std::string::npos && name.back() >= '0' && name.back() <= '9') << name;
+    }
+  }
+  EXPECT_EQ(count["causal_mask"], 0);
+  EXPECT_EQ(count["pad"], 0);
+  // The gradients of q, k and v; and the squares of all gradients, of which the norm is made.
+  EXPECT_EQ(count["cat"], options.layers + 1);
+  EXPECT_EQ(count["softmax"], options.layers);
+  EXPECT_EQ(count["softmax_backward"], options.layers);
+  EXPECT_EQ(with_bias, 4 * options.layers);
 }
 
 TEST(Review, DiffIsTheShortest) {
