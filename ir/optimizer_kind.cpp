@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ir/diagnostic.h"
-#include "ir/op.h"
+#include "ir/ops.h"
 
 namespace graven::ir {
 
@@ -16,7 +16,7 @@ const std::vector<OptimizerKind>& optimizer_kinds() {
       for (const InputSpec& input : op->inputs)
         if (input.role == InputRole::state)
           kind.states.push_back({input.name, input.key.empty() ? input.name : input.key, input.option});
-      if (op->name != "adam") {
+      if (*op != kAdam) {
         table.push_back(kind);
         continue;
       }

@@ -26,7 +26,7 @@ class CausalSoftmaxes {
 
   void run() {
     for (Node& node : graph_.nodes) {
-      if (node.op->name != "softmax" || node.attributes.flag("causal")) continue;
+      if (!node.is(kSoftmax) || node.attributes.flag("causal")) continue;
       const Shape& shape = graph_.type(node.inputs[0]).shape;
       if (shape.rank() < 2 || node.attributes.integer("dim") + 1 != static_cast<std::int64_t>(shape.rank())) continue;
       const std::optional<Masked> masked = find_mask(node.inputs[0]);
@@ -43,10 +43,7 @@ class CausalSoftmaxes {
     std::int64_t offset;
   };
 
-  const Node* maker(ValueId v) const {
-    const NodeId n = uses_.producer[static_cast<std::size_t>(v)];
-    return n < 0 ? nullptr : &graph_.nodes[static_cast<std::size_t>(n)];
-  }
+  const Node* maker(ValueId v) const { return uses_.maker(graph_, v); }
 
   std::optional<Masked> find_mask(ValueId x) const {
     const Node* node = maker(x);
@@ -56,14 +53,14 @@ class CausalSoftmaxes {
       if (!offset || graph_.type(scores) != type) return std::nullopt;
       return Masked{scores, *offset};
     };
-    if (node->op->name == "add") {
+    if (node->is(kAdd)) {
       for (const std::size_t i : {1, 0})
         if (const auto found = with(node->inputs[1 - i], offset_of(node->inputs[i], type.shape, 0, -INFINITY)))
           return found;
-    } else if (node->op->name == "where") {
+    } else if (node->is(kWhere)) {
       for (const std::size_t i : {2, 1})
         if (const Node* full = maker(node->inputs[i]);
-            full && full->op->name == "full" && full->attributes.number("value") == -INFINITY)
+            full && full->is(kFull) && full->attributes.number("value") == -INFINITY)
           if (const auto found =
                   with(node->inputs[3 - i], offset_of(node->inputs[0], type.shape, i == 2 ? 1 : 0, i == 2 ? 0 : 1)))
             return found;
@@ -80,23 +77,22 @@ class CausalSoftmaxes {
         graph_.type(mask).shape.back(1) != queries)
       return std::nullopt;
     const Node* node = maker(mask);
-    while (node && node->op->name == "reshape") {
+    while (node && node->is(kReshape)) {
       mask = node->inputs[0];
       node = maker(mask);
     }
-    if (node) return node->op->name == "causal_mask" && seen == 0 ? std::optional<std::int64_t>(0) : std::nullopt;
+    if (node) return node->is(kCausalMask) && seen == 0 ? std::optional<std::int64_t>(0) : std::nullopt;
     const auto constant = graph_.constants.find(mask);
     if (constant == graph_.constants.end()) return std::nullopt;
     const std::optional<std::vector<double>> elements = elements_of(*constant->second);
     if (!elements) return std::nullopt;
     const std::int64_t rows = queries.value(), columns = keys.value();
     std::int64_t offset = -1;
-    while (offset + 1 < columns && (*elements)[static_cast<std::size_t>(offset + 1)] == seen) ++offset;
+    while (offset + 1 < columns && (*elements)[at(offset + 1)] == seen) ++offset;
     if (offset < 0 || offset + 1 == columns) return std::nullopt;
     for (std::int64_t row = 0; row < rows; ++row)
       for (std::int64_t column = 0; column < columns; ++column)
-        if ((*elements)[static_cast<std::size_t>(row * columns + column)] != (column <= row + offset ? seen : hidden))
-          return std::nullopt;
+        if ((*elements)[at(row * columns + column)] != (column <= row + offset ? seen : hidden)) return std::nullopt;
     return offset;
   }
 
