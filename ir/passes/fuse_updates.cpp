@@ -24,7 +24,8 @@ namespace {
 /// The operator that computes a weight's gradient and updates by it; nullptr: there is none.
 const OpDef* fusion_of(const OpDef& gradient, const OpDef& update) {
   if (gradient != kLinearBackwardWeight && gradient != kConv2dBackwardWeight) return nullptr;
-  return find_op("linear_" + std::string(update.name));
+  const std::string name = "linear_" + std::string(update.name);
+  return find_op(name);
 }
 
 /// A gradient as an update takes it, and where it comes from.

@@ -2,7 +2,7 @@
 // the softmax, which then reads what a query sees and no more, and of which no mask is made:
 //
 //   softmax(scores + causal_mask)              softmax(scores; causal)
-//   softmax(scores + mask)                     the same, of a constant that is 0 where a query sees a key, else -infinity
+//   softmax(scores + mask)                     the same, of a constant that is 0 where a query sees, else -infinity
 //   softmax(where(mask, scores, -infinity))    the same, of a constant that is true there, else false
 //   softmax(where(mask, -infinity, scores))    the same, of the opposite
 //
