@@ -103,8 +103,7 @@ Operand detail::scaled(const Operand& x, double factor, DType dtype, const char*
   return {mul(Operand(x.tensor().to(dtype, x.where()), x.where()), Operand(by, x.where())), x.where()};
 }
 
-// ---- elementwise
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- elementwise ----------------------------------------------------------------------------------------------------
 
 Tensor add(const Operand& a, const Operand& b, double alpha) {
   const DType dtype = result_type(a, b);
@@ -207,8 +206,7 @@ Tensor limited(const char* op, const Operand& x, double min, double max) {
 }  // namespace
 Tensor clamp(const Operand& x, double min, double max) { return limited("clamp", x, min, max); }
 
-// ---- activations
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- activations ----------------------------------------------------------------------------------------------------
 
 Tensor relu(const Operand& x) { return unary("relu", x); }
 Tensor relu6(const Operand& x) { return hardtanh(x, 0, 6); }
@@ -235,8 +233,7 @@ Tensor log_softmax(const Operand& x, std::int64_t dim) {
   return unary("log_softmax", x, {{"dim", detail::normalize_dim(dim, x.tensor().dim(), "log_softmax", x.where())}});
 }
 
-// ---- reductions
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- reductions -----------------------------------------------------------------------------------------------------
 
 Tensor sum(const Operand& x, const OneOrMore& dims, bool keepdim) {
   Tensor t = tensor_of(x);
@@ -281,8 +278,7 @@ Tensor argmin(const Operand& x, std::optional<std::int64_t> dim, bool keepdim) {
   return arg_extreme("argmin", x, dim, keepdim);
 }
 
-// ---- shapes
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- shapes ---------------------------------------------------------------------------------------------------------
 
 Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim, Location where) {
   if (tensors.empty()) fail("cat", "needs at least one tensor", where);
@@ -304,8 +300,7 @@ Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim, Location wher
   return cat(wide, detail::normalize_dim(dim, tensors[0].dim() + 1, "stack", where), where);
 }
 
-// ---- products
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- products -------------------------------------------------------------------------------------------------------
 
 Tensor linear(const Operand& x, const Tensor& weight, const Tensor& bias) {
   return apply("linear", {x.tensor(), weight, bias}, {}, x.where());
@@ -318,8 +313,7 @@ Tensor matmul(const Operand& a, const Operand& b) {
   return apply("matmul", {a.tensor(), b.tensor()}, {}, a.where());
 }
 
-// ---- images
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- images ---------------------------------------------------------------------------------------------------------
 
 namespace {
 Sizes pair(Size2 s) { return {s.height, s.width}; }
@@ -348,8 +342,7 @@ Tensor max_pool2d(const Operand& x, Size2 kernel_size, const MaxPool2dOptions& o
   });
 }
 
-// ---- operators and methods
-// ------------------------------------------------------------------------------------------------------------
+// ---- operators and methods ------------------------------------------------------------------------------------------
 
 Tensor operator+(const Operand& a, const Operand& b) { return add(a, b); }
 Tensor operator-(const Operand& a, const Operand& b) { return sub(a, b); }

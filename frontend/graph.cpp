@@ -449,8 +449,7 @@ void GraphBase::register_child(Name name, const ModuleBase& module) {
   state_->root->children.push_back({std::string(name.text()), module.state(), name.where()});
 }
 
-// ---- optimizers
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- optimizers -----------------------------------------------------------------------------------------------------
 
 void GraphBase::add_optimizer(const optim::Optimizer& optimizer, Location where) {
   if (is_compiled()) fail_at("the optimizer comes too late: " + state_->name + " has been recorded", where);
@@ -490,8 +489,7 @@ std::vector<double> GraphBase::learning_rates() const {
   return rates;
 }
 
-// ---- recording
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- recording ------------------------------------------------------------------------------------------------------
 
 class GraphRecording {
  public:
@@ -709,8 +707,7 @@ void GraphBase::warn_compiled_twice(Location) const {
              stderr);
 }
 
-// ---- running
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- running --------------------------------------------------------------------------------------------------------
 
 std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, const std::vector<std::string>& paths,
                                            const ir::Tree& tree, Location where) {
@@ -761,8 +758,7 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
   return outputs;
 }
 
-// ---- state
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- state ----------------------------------------------------------------------------------------------------------
 
 StateDict GraphBase::state_dict() const {
   state_->require_current({});
@@ -822,8 +818,7 @@ void GraphBase::save(const std::string& directory) const {
   ir::write_graph(file, recorded, saved);
 }
 
-// ---- print
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- print ----------------------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -276,8 +276,7 @@ Tensor Tensor::bincount(const Tensor& weights, std::int64_t minlength, Location 
   return graven::bincount(Operand(*this, where), weights, minlength);
 }
 
-// ---- in place
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- in place -------------------------------------------------------------------------------------------------------
 
 namespace {
 

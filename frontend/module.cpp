@@ -18,8 +18,7 @@ using graven::detail::fail_at;
 using graven::detail::module_frames;
 using graven::detail::ModuleFrame;
 
-// ---- registration
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- registration ---------------------------------------------------------------------------------------------------
 
 ModuleBase::ModuleBase(std::string class_name) : state_(std::make_shared<ModuleState>()) {
   state_->class_name = std::move(class_name);
@@ -180,8 +179,7 @@ Location ModuleBase::call_location() { return module_frames().empty() ? Location
 
 const std::string& ModuleBase::class_name() const { return state_->class_name; }
 
-// ---- the tree of modules
-// --------------------------------------------------------------------------------------------------------------
+// ---- the tree of modules --------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -410,8 +408,7 @@ void ModuleBase::apply(const std::function<void(ModuleBase&)>& f) {
   f(*this);
 }
 
-// ---- print
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- print ----------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -472,8 +469,7 @@ void detail::set_extra_repr(const ModuleBase& module, std::string text) {
   module.state()->extra_repr = std::move(text);
 }
 
-// ---- calls
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- calls ----------------------------------------------------------------------------------------------------------
 
 namespace detail {
 
@@ -556,8 +552,7 @@ void CallScope::outputs(std::vector<Tensor> tensors) {
 
 }  // namespace detail
 
-// ---- Sequential
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- Sequential -----------------------------------------------------------------------------------------------------
 
 Tensor Lambda::forward(Tensor x) { return function_(x, call_location()); }
 

@@ -24,8 +24,7 @@ std::string Location::file_name() const {
 
 namespace detail {
 
-// ---- memory
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- memory ---------------------------------------------------------------------------------------------------------
 
 namespace {
 constexpr std::align_val_t kAlignment{64};
@@ -152,8 +151,7 @@ std::int64_t normalize_dim(std::int64_t d, std::int64_t rank, const char* functi
   return d < 0 ? d + limit : d;
 }
 
-// ---- elements
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- elements -------------------------------------------------------------------------------------------------------
 
 std::uint16_t to_half(float value) {
   const std::uint32_t word = std::bit_cast<std::uint32_t>(value);
@@ -403,8 +401,7 @@ Tensor Tensor::operator=(const Operand& value) && {
   return *this;
 }
 
-// ---- what it is
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- what it is -----------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -485,8 +482,7 @@ Scalar Tensor::item_scalar(Location where) const {
   return detail::read_integer(impl.dtype, impl.data());
 }
 
-// ---- copies
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- copies ---------------------------------------------------------------------------------------------------------
 
 Tensor Tensor::clone(Location where) const {
   if (detail::would_record({*this}) || (detail::grad_enabled() && requires_grad()))
@@ -520,8 +516,7 @@ Tensor Tensor::detach(Location where) const {
   return t;
 }
 
-// ---- in place
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- in place -------------------------------------------------------------------------------------------------------
 
 Tensor& Tensor::copy_(const Tensor& source, Location where) {
   const std::uint64_t since = detail::tape_position();
@@ -547,8 +542,7 @@ Tensor& Tensor::fill_(Scalar value, Location where) {
 }
 Tensor& Tensor::zero_(Location where) { return fill_(0, where); }
 
-// ---- factories
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- factories ------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -731,8 +725,7 @@ Tensor tensor(Scalar value, DType dtype) {
   return generate({}, {dtype}, [&](std::int64_t) { return value; });
 }
 
-// ---- comparison
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- comparison -----------------------------------------------------------------------------------------------------
 
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol) {
   if (a.shape() != b.shape()) return false;

@@ -199,8 +199,7 @@ KernelCall lower(const NodeView& node) {
   return ops::elementwise_call(node);
 }
 
-// ---- gradients
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- gradients ------------------------------------------------------------------------------------------------------
 
 std::vector<ValueId> GradientBuilder::call_many(std::string_view op, std::vector<ValueId> inputs,
                                                 Attributes attributes) {

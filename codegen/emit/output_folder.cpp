@@ -151,8 +151,7 @@ void OutputFolder::require_project_or_empty() const {
         .note("found     " + first);
 }
 
-// ---- paths
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- paths ----------------------------------------------------------------------------------------------------------
 
 /// The folder that `path` lies in, opened without following links; -1 where it is not there, or, with `obstacle`, what
 /// stands in its way.
@@ -231,8 +230,7 @@ OutputFolder::Changes OutputFolder::compare(const Hashes& hashes) const {
   return changes;
 }
 
-// ---- writing
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- writing --------------------------------------------------------------------------------------------------------
 
 int OutputFolder::records_folder() { return open_parent(kManifest, true, nullptr); }
 
@@ -288,8 +286,7 @@ void OutputFolder::remove(const std::string& path) {
     throw cannot_be(place_of(path), "removed");
 }
 
-// ---- the record
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- the record -----------------------------------------------------------------------------------------------------
 
 void OutputFolder::read_record() {
   const Descriptor parent(open_parent(kManifest, false, nullptr));

@@ -336,8 +336,7 @@ Tensor take(const Operand& x, const Tensor& indices) {
   return index(Operand(t.reshape({t.shape().numel()}, where), where), 0, checked_index("take", indices, where));
 }
 
-// ---- several tensors of positions
-// -----------------------------------------------------------------------------------------------------
+// ---- several tensors of positions -----------------------------------------------------------------------------------
 
 namespace {
 
@@ -495,8 +494,7 @@ Tensor index_put(const Operand& x, const std::vector<TensorIndex>& indices, cons
   return std::is_sorted(back.begin(), back.end()) ? put : put.permute(back, where);
 }
 
-// ---- scatter_reduce
-// -------------------------------------------------------------------------------------------------------------------
+// ---- scatter_reduce -------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -613,8 +611,7 @@ Tensor scatter_reduce(const Operand& x, std::int64_t dim, const Tensor& position
                             at.mul(nothing_of(source, where), at.mul(theirs, gathered(share, index)))));
 }
 
-// ---- bags
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- bags -----------------------------------------------------------------------------------------------------------
 
 namespace {
 

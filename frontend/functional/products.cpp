@@ -74,8 +74,7 @@ Tensor baddbmm(const Operand& input, const Operand& a, const Operand& b, double 
   return weighted_sum(input, product(a, b, "baddbmm"), beta, alpha, "baddbmm");
 }
 
-// ---- einsum
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- einsum ---------------------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -94,8 +94,7 @@ Tensor interpolate(const Operand& x, const InterpolateOptions& options) {
   return detail::unshared(t, x.tensor(), where);
 }
 
-// ---- at any places
-// --------------------------------------------------------------------------------------------------------------------
+// ---- at any places --------------------------------------------------------------------------------------------------
 
 namespace {
 

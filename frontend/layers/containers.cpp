@@ -12,8 +12,7 @@ void detail::fail_missing_key(const ModuleBase& container, std::string_view key,
                   (known.empty() ? "it is empty" : "it has " + known));
 }
 
-// ---- ParameterList
-// --------------------------------------------------------------------------------------------------------------------
+// ---- ParameterList --------------------------------------------------------------------------------------------------
 
 ParameterList::ParameterList() { state()->prints_parameters = ModuleState::PrintsParameters::as_dtypes; }
 ParameterList::ParameterList(std::initializer_list<Tensor> parameters)
@@ -38,8 +37,7 @@ std::vector<Registered<ParameterList>>::const_iterator ParameterList::begin() co
 }
 std::vector<Registered<ParameterList>>::const_iterator ParameterList::end() const { return parameters_->end(); }
 
-// ---- ParameterDict
-// --------------------------------------------------------------------------------------------------------------------
+// ---- ParameterDict --------------------------------------------------------------------------------------------------
 
 ParameterDict::ParameterDict() { state()->prints_parameters = ModuleState::PrintsParameters::as_tensors; }
 ParameterDict::ParameterDict(std::initializer_list<std::pair<std::string, Tensor>> parameters)

@@ -37,8 +37,7 @@ Tensor added_mask(const Tensor& mask, DType dtype, const char* what, Location wh
 
 }  // namespace
 
-// ---- attention
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- attention ------------------------------------------------------------------------------------------------------
 
 MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads,
                                        MultiheadAttentionOptions options)
@@ -168,8 +167,7 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(Tensor query, Tensor key, 
   return {result, weights};
 }
 
-// ---- recurrent
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- recurrent ------------------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -64,8 +64,7 @@ TransformerLayerOptions layer_options(const TransformerOptions& o) {
 
 }  // namespace
 
-// ---- layers
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- layers ---------------------------------------------------------------------------------------------------------
 
 TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead,
                                                  TransformerLayerOptions options)
@@ -149,8 +148,7 @@ Tensor TransformerDecoderLayer::forward(Tensor x, Tensor memory, TransformerDeco
   return norm3(at.add(x, feed_forward(x)));
 }
 
-// ---- stacks
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- stacks ---------------------------------------------------------------------------------------------------------
 
 TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& encoder_layer, std::int64_t num_layers,
                                        std::optional<LayerNorm> final_norm)

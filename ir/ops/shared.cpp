@@ -10,8 +10,7 @@
 
 namespace graven::ir::ops {
 
-// ---- attributes and dimensions
-// ------------------------------------------------------------------------------------------------------
+// ---- attributes and dimensions --------------------------------------------------------------------------------------
 
 std::int64_t wrap_dim(const InferContext& c, std::int64_t dim, std::size_t rank) {
   const auto r = static_cast<std::int64_t>(std::max<std::size_t>(rank, 1));
@@ -77,8 +76,7 @@ std::string count_of(const Dim& n, std::string_view noun) {
   return n.to_string() + " " + std::string(noun) + (n == Dim(1) ? "" : "s");
 }
 
-// ---- inference
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- inference ------------------------------------------------------------------------------------------------------
 
 void require_floating(const InferContext& c, std::size_t i) {
   const DType d = c.input(i).dtype;
@@ -366,8 +364,7 @@ void infer_softmax(InferContext& c) {
   }
 }
 
-// ---- gradients
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- gradients ------------------------------------------------------------------------------------------------------
 
 Term Term::apply(std::string_view op, std::vector<ValueId> more, Attributes attributes) const {
   more.insert(more.begin(), id_);
@@ -404,8 +401,7 @@ Term count_along(GradientBuilder& g, const Shape& shape, const Ints& dims, Value
   return each.apply("sum");
 }
 
-// ---- lowering
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- lowering -------------------------------------------------------------------------------------------------------
 
 bool all_f32(const NodeView& node) {
   for (std::size_t i = 0; i < node.input_count(); ++i)
@@ -569,8 +565,7 @@ void require_kernel_rank(const InferContext& c, std::size_t rank) {
            std::to_string(rank));
 }
 
-// ---- test cases
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- test cases -----------------------------------------------------------------------------------------------------
 
 TestCase::Input random(DType dtype, Shape shape, double low, double high) {
   if (dtype == DType::u8 && low < 0) low = 0;

@@ -27,8 +27,7 @@ inline constexpr InputSpec kOptionalWeight{.name = "weight", .role = InputRole::
 inline constexpr InputSpec kOptionalBias{.name = "bias", .role = InputRole::bias, .optional = true};
 inline constexpr InputSpec kResidual{.name = "residual", .role = InputRole::residual, .optional = true};
 
-// ---- attributes and dimensions
-// ------------------------------------------------------------------------------------------------------
+// ---- attributes and dimensions --------------------------------------------------------------------------------------
 
 /// The dimension `dim` of a tensor of this rank, counted from the end when negative. User error outside [-rank, rank -
 /// 1]; a scalar counts as rank 1, as in PyTorch.
@@ -53,8 +52,7 @@ std::string text_of(double number);
 /// "64 channels", "1 channel".
 std::string count_of(const Dim& n, std::string_view noun);
 
-// ---- inference
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- inference ------------------------------------------------------------------------------------------------------
 
 /// User error unless input i is f32, f64, f16 or bf16.
 void require_floating(const InferContext& c, std::size_t i);
@@ -99,8 +97,7 @@ void check_epilogue(const InferContext& c, std::size_t i, const TensorType& resu
 /// the dtypes `inputs`.
 void check_program(const InferContext& c, const ScalarProgram& program, const std::vector<DType>& inputs);
 
-// ---- gradients
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- gradients ------------------------------------------------------------------------------------------------------
 
 template <class T>
 concept Number = std::is_arithmetic_v<T>;
@@ -147,8 +144,7 @@ Term keep_dims(GradientBuilder& g, ValueId reduced);
 /// when symbolic.
 Term count_along(GradientBuilder& g, const Shape& shape, const Ints& dims, ValueId like);
 
-// ---- lowering
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- lowering -------------------------------------------------------------------------------------------------------
 
 /// Whether every input and output (besides integer ones: indices, labels) is f32: what the fast kernels cover.
 bool all_f32(const NodeView& node);
@@ -180,8 +176,7 @@ std::string reduction_remark(const NodeView& node);
 inline constexpr std::size_t kMaxRank = 8;
 void require_kernel_rank(const InferContext& c, std::size_t rank);
 
-// ---- test cases
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- test cases -----------------------------------------------------------------------------------------------------
 
 /// The attributes of reductions.
 std::vector<AttributeSpec> reduction_attributes();

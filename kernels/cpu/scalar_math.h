@@ -202,8 +202,7 @@ GRAVEN_ALWAYS_INLINE double other_side(double x) { return __builtin_sqrt((1.0 - 
 
 }  // namespace detail
 
-// ---- any arithmetic type
-// -----------------------------------------------------------------------------------------------------------
+// ---- any arithmetic type --------------------------------------------------------------------------------------------
 
 template <class T>
 GRAVEN_ALWAYS_INLINE bool isnan(T x) {
@@ -299,8 +298,7 @@ GRAVEN_ALWAYS_INLINE T remainder(T x, T y) {
   return y == T(0) ? T(0) : sub(x, mul(floor_divide(x, y), y));
 }
 
-// ---- float
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- float ----------------------------------------------------------------------------------------------------------
 
 GRAVEN_ALWAYS_INLINE float abs(float x) { return __builtin_fabsf(x); }
 GRAVEN_ALWAYS_INLINE float copysign(float x, float y) { return __builtin_copysignf(x, y); }
@@ -523,8 +521,7 @@ GRAVEN_ALWAYS_INLINE float remainder(float x, float y) {
   return r != 0.0f && (r < 0.0f) != (y < 0.0f) ? r + y : r;
 }
 
-// ---- double
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- double ---------------------------------------------------------------------------------------------------------
 
 GRAVEN_ALWAYS_INLINE double abs(double x) { return __builtin_fabs(x); }
 GRAVEN_ALWAYS_INLINE double copysign(double x, double y) { return __builtin_copysign(x, y); }

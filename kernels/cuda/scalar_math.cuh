@@ -17,8 +17,7 @@
 namespace graven::kernels {
 namespace math {
 
-// ---- any arithmetic type
-// --------------------------------------------------------------------------------------------------------------
+// ---- any arithmetic type --------------------------------------------------------------------------------------------
 
 template <class T>
 GRAVEN_DEVICE inline bool isnan(T x) {
@@ -121,8 +120,7 @@ GRAVEN_DEVICE inline T remainder(T x, T y) {
   return y == T(0) ? T(0) : sub(x, mul(floor_divide(x, y), y));
 }
 
-// ---- float and double
-// -----------------------------------------------------------------------------------------------------------------
+// ---- float and double -----------------------------------------------------------------------------------------------
 
 GRAVEN_DEVICE inline float abs(float x) { return ::fabsf(x); }
 GRAVEN_DEVICE inline double abs(double x) { return ::fabs(x); }

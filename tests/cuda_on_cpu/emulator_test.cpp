@@ -72,8 +72,7 @@ class CudaOnCpu : public testing::Test {
 
 #define EXPECT_MENTIONS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << "got: " << (text)
 
-// ---- indices, streams
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- indices, streams -----------------------------------------------------------------------------------------------
 
 __global__ void write_indices(int* out) {
   const unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
@@ -225,8 +224,7 @@ TEST_F(CudaOnCpu, AnErrorThatNobodyLooksAtIsReported) {
   EXPECT_EQ(failure([] { cudaDeviceSynchronize(); }), "");
 }
 
-// ---- devices
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- devices --------------------------------------------------------------------------------------------------------
 
 TEST_F(CudaOnCpu, MemoryAndStreamsAreOneDevices) {
   int count = 0;
@@ -252,8 +250,7 @@ TEST_F(CudaOnCpu, MemoryAndStreamsAreOneDevices) {
   ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
-// ---- barriers
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- barriers -------------------------------------------------------------------------------------------------------
 
 template <bool Barrier>
 __global__ void reverse_block(int* data) {
@@ -344,8 +341,7 @@ TEST_F(CudaOnCpu, DivergentBarriersAreReported) {
   });
 }
 
-// ---- warps
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- warps ----------------------------------------------------------------------------------------------------------
 
 template <class T>
 __global__ void warp_sum(T* out, const T* in) {
@@ -439,8 +435,7 @@ TEST_F(CudaOnCpu, WarpMasks) {
   });
 }
 
-// ---- memory
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- memory ---------------------------------------------------------------------------------------------------------
 
 TEST_F(CudaOnCpu, FreshDeviceMemoryIsNaN) {
   OnDevice<float> f(33);

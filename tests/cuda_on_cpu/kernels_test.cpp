@@ -663,8 +663,7 @@ TEST(CudaEpilogue, BiasResidualAndFunctor) {
   }
 }
 
-// ---- optimizers: three steps over more tensors than one launch takes
-// -------------------------------------------------------------------------
+// ---- optimizers: three steps over more tensors than one launch takes ------------------------------------------------
 
 const std::vector<std::int64_t> kTensorSizes = {5, 300, 0, 1, 64, 17, 2, 2, 2, 2, 2, 2, 2,  2,
                                                 2, 2,   2, 2, 2,  2,  2, 2, 2, 2, 2, 9, 260};

@@ -131,8 +131,7 @@ Graph fit_polynomial() { return graph_in(sample("02_polynomial_fit", "--save"));
 Graph lenet_train() { return graph_in(sample("03_lenet", "--out") / "saved/lenet_train"); }
 Graph lenet_infer() { return graph_in(sample("03_lenet", "--out") / "saved/lenet"); }
 
-// ---- projects
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- projects -------------------------------------------------------------------------------------------------------
 
 std::string text_of(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);

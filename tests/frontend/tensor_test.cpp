@@ -13,8 +13,7 @@ namespace {
 
 using test::error_of;
 
-// ---- views: each is a function of arange(24).view({2, 3, 4})
-// -----------------------------------------------------------------------------
+// ---- views: each is a function of arange(24).view({2, 3, 4}) --------------------------------------------------------
 
 struct ViewCase {
   const char* name;
@@ -148,8 +147,7 @@ TEST(Views, RefuseWhatPyTorchRefuses) {
   for (const auto& [f, expected] : cases) EXPECT_NE(error_of(f).find(expected), std::string::npos) << error_of(f);
 }
 
-// ---- factories
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- factories ------------------------------------------------------------------------------------------------------
 
 /// Whatever their arguments, also those that leave everything where it is.
 TEST(Views, AreNotWhatFunctionsThatCopyGive) {
@@ -239,8 +237,7 @@ TEST(Random, DependsOnTheSeedAlone) {
   EXPECT_EQ(p, arange(50).to_vector<std::int64_t>());
 }
 
-// ---- promotion
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- promotion ------------------------------------------------------------------------------------------------------
 
 TEST(Promotion, IsThatOfPyTorch) {
   const auto of = [](DType d, bool scalar) { return scalar ? zeros({}, d) : zeros({2}, d); };
@@ -268,8 +265,7 @@ TEST(Promotion, IsThatOfPyTorch) {
   for (const Case& c : cases) EXPECT_EQ(result_type(c.a, c.b), c.expected) << ir::name(c.expected);
 }
 
-// ---- printing: torch's own output
-// ---------------------------------------------------------------------------------------------------------
+// ---- printing: torch's own output -----------------------------------------------------------------------------------
 
 TEST(Printing, IsThatOfPyTorch) {
   const std::pair<Tensor, const char*> cases[] = {
@@ -289,8 +285,7 @@ TEST(Printing, IsThatOfPyTorch) {
   for (const auto& [t, expected] : cases) EXPECT_EQ(to_string(t), expected);
 }
 
-// ---- arithmetic and in-place
-// --------------------------------------------------------------------------------------------------------------
+// ---- arithmetic and in-place ----------------------------------------------------------------------------------------
 
 TEST(Arithmetic, ComputesAtOnce) {
   const Tensor x = tensor({1., 2., 3.}), n = tensor({1, 2, 3});

@@ -157,8 +157,7 @@ INSTANTIATE_TEST_SUITE_P(All, EntryWithGradient, testing::ValuesIn(operators([](
                          })),
                          [](const auto& info) { return std::string(info.param->name); });
 
-// ---- configs: the fields of every call stand in the order of the kernel's struct
-// -------------------------------------
+// ---- configs: the fields of every call stand in the order of the kernel's struct ------------------------------------
 
 std::string config_header(const std::string& file) {
   std::ifstream in(std::string(GRAVEN_SOURCE_DIR) + "/kernels/config/" + file + ".h");
@@ -210,8 +209,7 @@ TEST(Lowering, FillsTheConfigsFieldsInOrder) {
   EXPECT_GT(seen.size(), 25u);
 }
 
-// ---- symbols
-// ---------------------------------------------------------------------------------------------------------
+// ---- symbols --------------------------------------------------------------------------------------------------------
 
 struct SymbolCase {
   std::string op;

@@ -136,8 +136,7 @@ TEST_P(PassTest, RewritesAsBefore) {
 INSTANTIATE_TEST_SUITE_P(Passes, PassTest, testing::ValuesIn(cases()),
                          [](const auto& i) { return i.param.pass + "_" + i.param.name; });
 
-// ---- the pipeline
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- the pipeline ---------------------------------------------------------------------------------------------------
 
 const std::vector<std::pair<std::string, Graph (*)()>>& networks() {
   static const std::vector<std::pair<std::string, Graph (*)()>> table = {
@@ -325,8 +324,7 @@ TEST(Pipeline, EvaluationIsForwardOnly) {
     for (const ValueId v : n.inputs) EXPECT_NE(quiet.value(v).kind, ir::ValueKind::hyper) << n.op->name;
 }
 
-// ---- errors
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- errors ---------------------------------------------------------------------------------------------------------
 
 std::string error_of(Graph g) {
   try {
@@ -411,8 +409,7 @@ TEST(AddOptimizerUpdates, RefusesNamesOfTheTrainingLoop) {
   EXPECT_NE(error_of(g).find("the name 'step' belongs to the training loop"), std::string::npos) << error_of(g);
 }
 
-// ---- size
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- size -----------------------------------------------------------------------------------------------------------
 
 /// A chain of layers with shortcuts, and a wide sum: about `nodes` nodes.
 Graph synthetic(int nodes) {

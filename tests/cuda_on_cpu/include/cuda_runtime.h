@@ -16,8 +16,7 @@
 #define CUDA_ON_CPU 1
 #define CUDART_VERSION 13000
 
-// ---- the language
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- the language ---------------------------------------------------------------------------------------------------
 #define __global__
 #define __device__
 #define __host__
@@ -100,8 +99,7 @@ inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline double2 make_double2(double x, double y) { return {x, y}; }
 
-// ---- barriers, warps
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- barriers, warps ------------------------------------------------------------------------------------------------
 inline void __syncthreads(cuda_on_cpu::Site where = cuda_on_cpu::Site::here()) {
   cuda_on_cpu::block_barrier(cuda_on_cpu::BlockVote::none, 0, "__syncthreads", where);
 }
@@ -166,8 +164,7 @@ T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32,
   return cuda_on_cpu::shuffle(mask, value, source > (lane | (width - 1)) ? lane : source, "__shfl_xor_sync", where);
 }
 
-// ---- memory and arithmetic of the device
-// ---------------------------------------------------------------------------------------------------
+// ---- memory and arithmetic of the device ----------------------------------------------------------------------------
 template <class T>
 T __ldg(const T* address) {
   return *address;
@@ -197,8 +194,7 @@ T atomicMin(T* address, T value) {
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline double rsqrt(double x) { return 1.0 / std::sqrt(x); }
 
-// ---- errors
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- errors ---------------------------------------------------------------------------------------------------------
 enum cudaError {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
@@ -224,8 +220,7 @@ cudaError_t returned(cudaError_t error, const char* call);
 
 }  // namespace cuda_on_cpu
 
-// ---- device
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- device ---------------------------------------------------------------------------------------------------------
 struct cudaDeviceProp {
   char name[256];
   std::size_t totalGlobalMem;
@@ -238,8 +233,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaRuntimeGetVersion(int* version);
 
-// ---- streams and events: run when the host synchronises, see cuda_on_cpu/device.h
-// ------------------------------------------------------------
+// ---- streams and events: run when the host synchronises, see cuda_on_cpu/device.h -----------------------------------
 using cudaStream_t = CUstream_st*;
 struct CUevent_st;
 using cudaEvent_t = CUevent_st*;
@@ -255,8 +249,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end);
 
-// ---- memory
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- memory ---------------------------------------------------------------------------------------------------------
 enum cudaMemcpyKind {
   cudaMemcpyHostToHost = 0,
   cudaMemcpyHostToDevice = 1,
@@ -285,8 +278,7 @@ cudaError_t cudaMemset(void* address, int value, std::size_t bytes);
 cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStream_t stream = nullptr);
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
 
-// ---- launches
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- launches -------------------------------------------------------------------------------------------------------
 struct cudaLaunchAttribute {};
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
@@ -336,8 +328,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   return cuda_on_cpu::launch<Parameters...>(*config, kernel, std::forward<Arguments>(arguments)...);
 }
 
-// ---- calls that are not emulated: using one is a compile error that says so
-// ------------------------------------------------------------------
+// ---- calls that are not emulated: using one is a compile error that says so -----------------------------------------
 #define CUDA_ON_CPU_NOT_EMULATED(name)                                                  \
   template <class... Arguments>                                                         \
   cudaError_t name(Arguments&&...) {                                                    \

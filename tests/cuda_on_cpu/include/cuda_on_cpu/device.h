@@ -83,8 +83,7 @@ struct Statistics {
 Statistics statistics();
 void reset_statistics();
 
-// ---- what the stand-in headers need
-// ------------------------------------------------------------------------------------------------------
+// ---- what the stand-in headers need ---------------------------------------------------------------------------------
 
 struct Index {
   unsigned x, y, z;
