@@ -6,9 +6,8 @@ namespace graven::ir {
 
 namespace {
 
-// The inputs.
-constexpr std::size_t kExpandWeight = 1, kDepthwiseWeight = 3, kProjectWeight = 5,
-                      kResidual = 7;  // a weight each, then its bias; the residual
+// The inputs: the three weights, each before its bias, then the residual.
+constexpr std::size_t kExpandWeight = 1, kResidual = 7;
 
 kernels::inverted_residual_config inverted_residual_sizes(const NodeView& node) {
   return ops::inverted_residual_sizes(node.attributes(), node.input(0).shape);
