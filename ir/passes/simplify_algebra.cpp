@@ -437,6 +437,7 @@ class Simplifier {
     const ValueId index = pooled->inputs[1], pooled_gradient = node.inputs[1];
     const Attributes attributes = pooled->attributes;
     const Origins origins = pooled->origins;
+    const std::string name = "grad(" + graph_.value(z).name + ")";  // now: what is added moves the nodes
     // Behind flatten, the mask is best taken of the flat gradient: a linear layer's, whose epilogue it becomes.
     const Shape image = type(z).shape;
     if (const Node* flat = maker(dz, kReshape)) {
@@ -446,8 +447,7 @@ class Simplifier {
     const ValueId zero = scalar(0, type(dz).dtype, node);
     const ValueId positive = add(kGt, {z, scalar(*threshold, type(z).dtype, node)}, {}, node);
     dz = add(kWhere, {positive, dz, zero}, {}, node);
-    if (type(dz).shape != image)
-      dz = add(kReshape, {dz}, {{"shape", image}}, node, "grad(" + graph_.value(pool->outputs[0]).name + ")");
+    if (type(dz).shape != image) dz = add(kReshape, {dz}, {{"shape", image}}, node, name);
     graph_.swap_names(pooled_gradient,
                       node.outputs[0]);  // what is left is called after what it is, and belongs where that did
     node.origins = origins;
