@@ -230,138 +230,54 @@ nn::LoadReport Optimizer::load_state_dict(const nn::StateDict& state, bool stric
 
 namespace {
 
-/// Clipping only where there is any: graphs are written with the options that they have.
+/// The options of a kind by the operator's names: `own` and those that many have. Clipping only where there is any:
+/// graphs are written with the options that they have.
 template <class AnyOptions>
-std::map<std::string, double> with_clipping(std::map<std::string, double> options, const AnyOptions& o) {
-  if (o.clip_grad_max_norm == std::numeric_limits<double>::infinity()) return options;
-  options.emplace("clip_grad_max_norm", o.clip_grad_max_norm);
-  options.emplace("clip_grad_norm_type", o.clip_grad_norm_type);
-  return options;
+std::map<std::string, double> values_of(const AnyOptions& o, std::map<std::string, double> own = {}) {
+  own.insert({{"lr", o.lr}, {"maximize", o.maximize ? 1 : 0}});
+  if constexpr (requires { o.weight_decay; }) own.emplace("weight_decay", o.weight_decay);
+  if constexpr (requires { o.eps; }) own.emplace("eps", o.eps);
+  if constexpr (requires { o.betas; }) own.insert({{"beta1", o.betas.first}, {"beta2", o.betas.second}});
+  if constexpr (requires { o.momentum; }) own.emplace("momentum", o.momentum);
+  if constexpr (requires { o.dampening; }) own.insert({{"dampening", o.dampening}, {"nesterov", o.nesterov ? 1 : 0}});
+  if constexpr (requires { o.amsgrad; }) own.emplace("amsgrad", o.amsgrad ? 1 : 0);
+  if constexpr (requires { o.do_bias_correction; }) own.emplace("do_bias_correction", o.do_bias_correction ? 1 : 0);
+  if constexpr (requires { o.decoupled_weight_decay; })
+    own.emplace("decoupled_weight_decay", o.decoupled_weight_decay ? 1 : 0);
+  if (o.clip_grad_max_norm != std::numeric_limits<double>::infinity())
+    own.insert({{"clip_grad_max_norm", o.clip_grad_max_norm}, {"clip_grad_norm_type", o.clip_grad_norm_type}});
+  return own;
 }
+
 }  // namespace
 
-std::map<std::string, double> SGDOptions::values() const {
-  return with_clipping({{"lr", lr},
-                        {"momentum", momentum},
-                        {"dampening", dampening},
-                        {"weight_decay", weight_decay},
-                        {"nesterov", nesterov ? 1 : 0},
-                        {"maximize", maximize ? 1 : 0}},
-                       *this);
-}
-std::map<std::string, double> AdamOptions::values() const {
-  return with_clipping({{"lr", lr},
-                        {"beta1", betas.first},
-                        {"beta2", betas.second},
-                        {"eps", eps},
-                        {"weight_decay", weight_decay},
-                        {"amsgrad", amsgrad ? 1 : 0},
-                        {"maximize", maximize ? 1 : 0},
-                        {"do_bias_correction", do_bias_correction ? 1 : 0}},
-                       *this);
-}
-std::map<std::string, double> AdamWOptions::values() const {
-  return with_clipping({{"lr", lr},
-                        {"beta1", betas.first},
-                        {"beta2", betas.second},
-                        {"eps", eps},
-                        {"weight_decay", weight_decay},
-                        {"amsgrad", amsgrad ? 1 : 0},
-                        {"maximize", maximize ? 1 : 0},
-                        {"do_bias_correction", do_bias_correction ? 1 : 0}},
-                       *this);
-}
+std::map<std::string, double> SGDOptions::values() const { return values_of(*this); }
+std::map<std::string, double> AdamOptions::values() const { return values_of(*this); }
+std::map<std::string, double> AdamWOptions::values() const { return values_of(*this); }
 std::map<std::string, double> RMSpropOptions::values() const {
-  return with_clipping({{"lr", lr},
-                        {"alpha", alpha},
-                        {"eps", eps},
-                        {"weight_decay", weight_decay},
-                        {"momentum", momentum},
-                        {"centered", centered ? 1 : 0},
-                        {"maximize", maximize ? 1 : 0}},
-                       *this);
+  return values_of(*this, {{"alpha", alpha}, {"centered", centered ? 1 : 0}});
 }
 std::map<std::string, double> AdagradOptions::values() const {
-  return with_clipping({{"lr", lr},
-                        {"lr_decay", lr_decay},
-                        {"weight_decay", weight_decay},
-                        {"initial_accumulator_value", initial_accumulator_value},
-                        {"eps", eps},
-                        {"maximize", maximize ? 1 : 0}},
-                       *this);
+  return values_of(*this, {{"lr_decay", lr_decay}, {"initial_accumulator_value", initial_accumulator_value}});
 }
-std::map<std::string, double> AdadeltaOptions::values() const {
-  return with_clipping(
-      {{"lr", lr}, {"rho", rho}, {"eps", eps}, {"weight_decay", weight_decay}, {"maximize", maximize ? 1 : 0}}, *this);
-}
+std::map<std::string, double> AdadeltaOptions::values() const { return values_of(*this, {{"rho", rho}}); }
 std::map<std::string, double> NAdamOptions::values() const {
-  return with_clipping({{"lr", lr},
-                        {"beta1", betas.first},
-                        {"beta2", betas.second},
-                        {"eps", eps},
-                        {"weight_decay", weight_decay},
-                        {"momentum_decay", momentum_decay},
-                        {"decoupled_weight_decay", decoupled_weight_decay ? 1 : 0},
-                        {"maximize", maximize ? 1 : 0}},
-                       *this);
+  return values_of(*this, {{"momentum_decay", momentum_decay}});
 }
-std::map<std::string, double> RAdamOptions::values() const {
-  return with_clipping({{"lr", lr},
-                        {"beta1", betas.first},
-                        {"beta2", betas.second},
-                        {"eps", eps},
-                        {"weight_decay", weight_decay},
-                        {"decoupled_weight_decay", decoupled_weight_decay ? 1 : 0},
-                        {"maximize", maximize ? 1 : 0}},
-                       *this);
-}
-std::map<std::string, double> AdamaxOptions::values() const {
-  return with_clipping({{"lr", lr},
-                        {"beta1", betas.first},
-                        {"beta2", betas.second},
-                        {"eps", eps},
-                        {"weight_decay", weight_decay},
-                        {"maximize", maximize ? 1 : 0}},
-                       *this);
-}
-std::map<std::string, double> LionOptions::values() const {
-  return with_clipping({{"lr", lr},
-                        {"beta1", betas.first},
-                        {"beta2", betas.second},
-                        {"weight_decay", weight_decay},
-                        {"maximize", maximize ? 1 : 0}},
-                       *this);
-}
+std::map<std::string, double> RAdamOptions::values() const { return values_of(*this); }
+std::map<std::string, double> AdamaxOptions::values() const { return values_of(*this); }
+std::map<std::string, double> LionOptions::values() const { return values_of(*this); }
 std::map<std::string, double> LARSOptions::values() const {
-  return with_clipping({{"lr", lr},
-                        {"momentum", momentum},
-                        {"dampening", dampening},
-                        {"weight_decay", weight_decay},
-                        {"trust_coefficient", trust_coefficient},
-                        {"eps", eps},
-                        {"nesterov", nesterov ? 1 : 0},
-                        {"maximize", maximize ? 1 : 0}},
-                       *this);
+  return values_of(*this, {{"trust_coefficient", trust_coefficient}});
 }
 std::map<std::string, double> LAMBOptions::values() const {
-  return with_clipping({{"lr", lr},
-                        {"beta1", betas.first},
-                        {"beta2", betas.second},
-                        {"eps", eps},
-                        {"weight_decay", weight_decay},
-                        {"decoupled", adam_w_mode ? 1 : 0},
-                        {"do_bias_correction", do_bias_correction ? 1 : 0},
-                        {"maximize", maximize ? 1 : 0}},
-                       *this);
+  return values_of(*this, {{"decoupled", adam_w_mode ? 1 : 0}});
 }
 std::map<std::string, double> RpropOptions::values() const {
-  return with_clipping({{"lr", lr},
-                        {"etaminus", etas.first},
-                        {"etaplus", etas.second},
-                        {"step_size_min", step_sizes.first},
-                        {"step_size_max", step_sizes.second},
-                        {"maximize", maximize ? 1 : 0}},
-                       *this);
+  return values_of(*this, {{"etaminus", etas.first},
+                           {"etaplus", etas.second},
+                           {"step_size_min", step_sizes.first},
+                           {"step_size_max", step_sizes.second}});
 }
 
 }  // namespace graven::optim

@@ -36,7 +36,6 @@ Scalar fma(const Scalar& x, const Scalar& y, const Scalar& z) {
 }
 Scalar sqrt(const Scalar& x) { return UpdateRule::make(Kind::function, "sqrt", {x}); }
 Scalar abs(const Scalar& x) { return UpdateRule::make(Kind::function, "abs", {x}); }
-Scalar log(const Scalar& x) { return UpdateRule::make(Kind::function, "log", {x}); }
 Scalar exp(const Scalar& x) { return UpdateRule::make(Kind::function, "exp", {x}); }
 Scalar max(const Scalar& x, const Scalar& y) { return UpdateRule::make(Kind::function, "max", {x, y}); }
 Scalar min(const Scalar& x, const Scalar& y) { return UpdateRule::make(Kind::function, "min", {x, y}); }
@@ -60,7 +59,7 @@ Scalar UpdateRule::make(Kind kind, std::string name, const std::vector<Scalar>& 
   UpdateTerm term{.kind = kind, .level = Level::constant, .name = std::move(name), .boolean = boolean};
   for (const Scalar& a : arguments) {
     term.arguments.push_back(rule.term_of(a));
-    term.level = std::max(term.level, rule.terms_[static_cast<std::size_t>(term.arguments.back())].level);
+    term.level = std::max(term.level, rule.terms_[at(term.arguments.back())].level);
   }
   if (kind == Kind::power_of_step) term.level = std::max(term.level, Level::step);
   return {rule, rule.add(std::move(term))};
@@ -111,7 +110,7 @@ Scalar UpdateRule::norm(std::string_view name, const Scalar& x) {
 }
 Scalar UpdateRule::named(std::string_view name, const Scalar& x) {
   if (x.rule_ == nullptr) return x;
-  UpdateTerm& term = terms_[static_cast<std::size_t>(x.term_)];
+  UpdateTerm& term = terms_[at(x.term_)];
   if (!term.arguments.empty() && term.label.empty()) term.label = name;  // what is given to the rule has a name
   return x;
 }
@@ -153,11 +152,11 @@ void UpdateRule::set_parameter(const Scalar& x) { parameter_ = term_of(x); }
 
 std::vector<bool> UpdateRule::needed() const {
   std::vector<bool> needed(terms_.size(), false);
-  needed[static_cast<std::size_t>(parameter_)] = true;
-  for (const auto& [name, term] : states_) needed[static_cast<std::size_t>(term)] = true;
+  needed[at(parameter_)] = true;
+  for (const auto& [name, term] : states_) needed[at(term)] = true;
   for (std::size_t t = terms_.size(); t-- > 0;)
     if (needed[t])
-      for (const std::int32_t a : terms_[t].arguments) needed[static_cast<std::size_t>(a)] = true;
+      for (const std::int32_t a : terms_[t].arguments) needed[at(a)] = true;
   return needed;
 }
 

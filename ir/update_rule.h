@@ -52,7 +52,6 @@ class Scalar {
 Scalar fma(const Scalar& x, const Scalar& y, const Scalar& z);
 Scalar sqrt(const Scalar& x);
 Scalar abs(const Scalar& x);
-Scalar log(const Scalar& x);
 Scalar exp(const Scalar& x);
 /// NaN where either is NaN.
 Scalar max(const Scalar& x, const Scalar& y);

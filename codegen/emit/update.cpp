@@ -52,7 +52,7 @@ class UpdatePrinter {
   using Kind = UpdateTerm::Kind;
   using Level = UpdateTerm::Level;
 
-  const UpdateTerm& term(std::int32_t t) const { return terms_[static_cast<std::size_t>(t)]; }
+  const UpdateTerm& term(std::int32_t t) const { return terms_[ir::at(t)]; }
 
   /// Of C++'s operators; what binds more tightly is greater.
   static int binding(const UpdateTerm& t) {

@@ -12,7 +12,6 @@ static void rule_adadelta(UpdateRule& r) {
   r.set_parameter(fma(-r.rate(), change, r.parameter()));
 }
 
-extern const OpDef kAdadelta;
 const OpDef kAdadelta = ops::optimizer({
     .name = "adadelta",
     .doc = "Adadelta (Zeiler 2012), torch.optim.Adadelta: g = grad (negated to maximize) + weight_decay * param; "

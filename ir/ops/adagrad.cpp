@@ -10,7 +10,6 @@ static void rule_adagrad(UpdateRule& r) {
   r.set_parameter(fma(-rate, g / (sqrt(sum) + r.attribute("eps")), r.parameter()));
 }
 
-extern const OpDef kAdagrad;
 const OpDef kAdagrad = ops::optimizer({
     .name = "adagrad",
     .doc = "Adagrad (Duchi, Hazan and Singer 2011), torch.optim.Adagrad: g = grad (negated to maximize) + weight_decay "

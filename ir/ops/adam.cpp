@@ -3,13 +3,8 @@
 namespace graven::ir {
 
 static void rule_adam(UpdateRule& r) {
-  const Scalar lr = r.rate(), beta1 = r.attribute("beta1"), beta2 = r.attribute("beta2"), p = r.parameter();
-  const Scalar decay = r.attribute("weight_decay");
-  const Scalar g = ops::decayed(r, "decoupled");
-  const Scalar mean = r.named("mean", ops::moved(r.state("m"), r.named("toward_gradient", 1 - beta1), g));
-  const Scalar square = r.named("square", fma(r.named("toward_square", 1 - beta2) * g, g, beta2 * r.state("v")));
-  r.set("m", mean);
-  r.set("v", square);
+  const Scalar lr = r.rate(), beta1 = r.attribute("beta1"), beta2 = r.attribute("beta2");
+  const auto [g, mean, square] = ops::moments(r, "decoupled", "m", "v");
   Scalar divisor = square;
   if (r.has("amsgrad")) {
     divisor = r.named("most", max(r.state("max_v"), square));
@@ -18,8 +13,8 @@ static void rule_adam(UpdateRule& r) {
   const Scalar corrected = sqrt(1 - power_of_step(beta2)), shortened = lr / (1 - power_of_step(beta1));
   const Scalar root_correction = r.named("root_correction", r.when("do_bias_correction", corrected, 1));
   const Scalar step_size = r.named("step_size", r.when("do_bias_correction", shortened, lr));
-  const Scalar shrink = r.named("shrink", r.when("decoupled", 1 - lr * decay, 1));
-  r.set_parameter(fma(-step_size, mean / (sqrt(divisor) / root_correction + r.attribute("eps")), p * shrink));
+  const Scalar change = mean / (sqrt(divisor) / root_correction + r.attribute("eps"));
+  r.set_parameter(fma(-step_size, change, ops::shrunk(r, "decoupled")));
 }
 
 static ops::Optimizer adam() {
@@ -47,7 +42,6 @@ static ops::Optimizer adam() {
   };
 }
 
-extern const OpDef kAdam, kLinearAdam;
 const OpDef kAdam = ops::optimizer(adam());
 const OpDef kLinearAdam = ops::linear_update("linear_adam", adam());
 

@@ -12,7 +12,6 @@ static void rule_adamax(UpdateRule& r) {
   r.set_parameter(fma(-rate, mean / most, r.parameter()));
 }
 
-extern const OpDef kAdamax;
 const OpDef kAdamax = ops::optimizer({
     .name = "adamax",
     .doc =

@@ -5,11 +5,7 @@ namespace graven::ir {
 static void rule_lamb(UpdateRule& r) {
   const Scalar lr = r.rate(), beta1 = r.attribute("beta1"), beta2 = r.attribute("beta2"), p = r.parameter();
   const Scalar decay = r.attribute("weight_decay");
-  const Scalar g = ops::decayed(r, "decoupled");
-  const Scalar mean = r.named("mean", ops::moved(r.state("m"), r.named("toward_gradient", 1 - beta1), g));
-  const Scalar square = r.named("square", fma(r.named("toward_square", 1 - beta2) * g, g, beta2 * r.state("v")));
-  r.set("m", mean);
-  r.set("v", square);
+  const auto [g, mean, square] = ops::moments(r, "decoupled", "m", "v");
   const auto correction = [&](const char* name, const Scalar& beta) {
     return r.named(name, r.when("do_bias_correction", 1 / (1 - power_of_step(beta)), 1));
   };
@@ -22,7 +18,6 @@ static void rule_lamb(UpdateRule& r) {
   r.set_parameter(fma(-r.named("rate", lr * trust), direction, p));
 }
 
-extern const OpDef kLamb;
 const OpDef kLamb = ops::optimizer({
     .name = "lamb",
     .doc =

@@ -21,7 +21,6 @@ static void rule_lars(UpdateRule& r) {
   r.set_parameter(fma(-r.rate(), change, p));
 }
 
-extern const OpDef kLars;
 const OpDef kLars = ops::optimizer({
     .name = "lars",
     .doc = "LARS (You, Gitman and Ginsburg 2017): d = trust_coefficient * |param| / (|grad| + weight_decay * |param| + "

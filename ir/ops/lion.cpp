@@ -3,15 +3,13 @@
 namespace graven::ir {
 
 static void rule_lion(UpdateRule& r) {
-  const Scalar lr = r.rate(), before = r.state("exp_avg"), p = r.parameter();
+  const Scalar lr = r.rate(), before = r.state("exp_avg");
   const Scalar g = ops::ascent_or_descent(r);
   const Scalar ahead = ops::moved(before, r.named("toward_gradient", 1 - r.attribute("beta1")), g);
   r.set("exp_avg", ops::moved(before, r.named("mean_toward_gradient", 1 - r.attribute("beta2")), g));
-  const Scalar shrink = r.named("shrink", r.when("weight_decay", 1 - lr * r.attribute("weight_decay"), 1));
-  r.set_parameter(fma(-lr, sign(ahead), p * shrink));
+  r.set_parameter(fma(-lr, sign(ahead), ops::shrunk(r, "weight_decay")));
 }
 
-extern const OpDef kLion;
 const OpDef kLion = ops::optimizer({
     .name = "lion",
     .doc =

@@ -5,14 +5,8 @@
 namespace graven::ir {
 
 static void rule_nadam(UpdateRule& r) {
-  const Scalar lr = r.rate(), beta1 = r.attribute("beta1"), beta2 = r.attribute("beta2"), p = r.parameter();
-  const Scalar decay = r.attribute("weight_decay");
-  const Scalar g = ops::decayed(r, "decoupled_weight_decay");
-  const Scalar mean = r.named("mean", ops::moved(r.state("exp_avg"), r.named("toward_gradient", 1 - beta1), g));
-  const Scalar square =
-      r.named("square", fma(r.named("toward_square", 1 - beta2) * g, g, beta2 * r.state("exp_avg_sq")));
-  r.set("exp_avg", mean);
-  r.set("exp_avg_sq", square);
+  const Scalar lr = r.rate(), beta1 = r.attribute("beta1"), beta2 = r.attribute("beta2");
+  const auto [g, mean, square] = ops::moments(r, "decoupled_weight_decay", "exp_avg", "exp_avg_sq");
   // mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2), and the product of all so far.
   const Scalar log_decay = r.named("log_decay", std::log(0.96) * r.attribute("momentum_decay"));
   const Scalar mu = r.named("mu", beta1 * (1 - 0.5 * exp(r.step() * log_decay)));
@@ -22,11 +16,10 @@ static void rule_nadam(UpdateRule& r) {
   const Scalar of_mean = r.named("of_mean", lr * next_mu / (1 - product * next_mu));
   const Scalar correction = r.named("correction", 1 - power_of_step(beta2));
   const Scalar root = r.named("root", sqrt(square / correction) + r.attribute("eps"));
-  const Scalar shrink = r.named("shrink", r.when("decoupled_weight_decay", 1 - lr * decay, 1));
-  r.set_parameter(fma(-of_mean, mean / root, fma(-of_gradient, g / root, p * shrink)));
+  const Scalar shrunk = ops::shrunk(r, "decoupled_weight_decay");
+  r.set_parameter(fma(-of_mean, mean / root, fma(-of_gradient, g / root, shrunk)));
 }
 
-extern const OpDef kNadam;
 const OpDef kNadam = ops::optimizer({
     .name = "nadam",
     .doc =

@@ -65,8 +65,7 @@ void infer_optimizer(InferContext& c) {
 }
 
 /// Options that the rule reads in each step, and a functor for each choice of states.
-KernelCall update_call(const NodeView& node) {
-  const UpdateRule rule(*node.node.op, node.attributes(), false);
+KernelCall update_call(const NodeView& node, const UpdateRule& rule) {
   KernelCall call{
       .name = "update_parameters", .config_type = rule.name() + "_config", .template_arguments = {rule.name()}};
   for (const AttributeSpec* a : rule.attributes())
@@ -77,11 +76,12 @@ KernelCall update_call(const NodeView& node) {
 }
 
 KernelCall optimizer_call(const NodeView& node) {
-  KernelCall call = update_call(node);
+  const UpdateRule rule(*node.node.op, node.attributes(), false);
+  KernelCall call = update_call(node, rule);
   call.file = "update";
   const InputRange params = input_range(node.node, InputRole::parameter);
   call.reference = params.count > 0 && node.input(0).dtype != DType::f32;
-  const auto norms = static_cast<std::int64_t>(UpdateRule(*node.node.op, node.attributes(), false).norms().size());
+  const auto norms = static_cast<std::int64_t>(rule.norms().size());
   if (norms == 0) return call;
   call.name = "update_parameters_with_norms";
   std::int64_t pieces = 0;
@@ -183,7 +183,7 @@ void infer_linear_update(InferContext& c) {
 
 /// m, n, k and the taps, then the options of the optimizer's own call.
 KernelCall linear_update_call(const NodeView& node) {
-  KernelCall call = update_call(node);
+  KernelCall call = update_call(node, UpdateRule(*node.node.op, node.attributes(), false));
   call.name = "linear_update";
   call.reference = node.input(0).dtype != DType::f32;
   const std::size_t dy = place(*node.node.op, "dy");
@@ -259,21 +259,26 @@ std::vector<InputSpec> states_of(const Optimizer& o, bool variadic) {
   return states;
 }
 
+/// What both forms of an optimizer have.
+OpDef entry(const Optimizer& o) {
+  return {.attributes = o.attributes,
+          .amp = AmpClass::black,
+          .change_is_proportional = o.change_is_proportional,
+          .rule = o.rule,
+          .refusal = o.refusal};
+}
+
 }  // namespace
 
 OpDef optimizer(Optimizer o) {
-  OpDef op{.name = o.name,
-           .doc = o.doc,
-           .inputs = {{.name = "params", .role = InputRole::parameter, .variadic = true},
-                      {.name = "grads", .role = InputRole::gradient, .variadic = true}},
-           .attributes = o.attributes,
-           .infer = infer_optimizer,
-           .kernel = optimizer_call,
-           .cost = optimizer_cost,
-           .amp = AmpClass::black,
-           .change_is_proportional = o.change_is_proportional,
-           .rule = o.rule,
-           .refusal = o.refusal};
+  OpDef op = entry(o);
+  op.name = o.name;
+  op.doc = o.doc;
+  op.inputs = {{.name = "params", .role = InputRole::parameter, .variadic = true},
+               {.name = "grads", .role = InputRole::gradient, .variadic = true}};
+  op.infer = infer_optimizer;
+  op.kernel = optimizer_call;
+  op.cost = optimizer_cost;
   for (InputSpec& state : states_of(o, true)) op.inputs.push_back(state);
   op.inputs.push_back({"lr", InputRole::rate});
   op.inputs.push_back({"step", InputRole::step});
@@ -293,21 +298,18 @@ OpDef linear_update(std::string_view name, Optimizer o) {
       "sum of dy over rows. With taps the parameter is [n, k, taps], of which dw is one tap's gradient and 0 the "
       "others'. Made by the pass fuse_updates. The update: " +
       std::string(o.doc));
-  OpDef op{.name = name,
-           .doc = docs.back(),
-           .inputs = {{.name = "param", .role = InputRole::parameter}},
-           .attributes = join(o.attributes, {{"taps", AttributeType::integer, std::int64_t{1},
-                                              "the parameter has so many elements for each of dw's"},
-                                             {"tap", AttributeType::integer, std::int64_t{0},
-                                              "which of these dw belongs to; the others' gradients are 0"}}),
-           .outputs = {"db"},
-           .infer = infer_linear_update,
-           .kernel = linear_update_call,
-           .cost = linear_update_cost,
-           .amp = AmpClass::black,
-           .change_is_proportional = o.change_is_proportional,
-           .rule = o.rule,
-           .refusal = o.refusal};
+  OpDef op = entry(o);
+  op.name = name;
+  op.doc = docs.back();
+  op.inputs = {{.name = "param", .role = InputRole::parameter}};
+  op.attributes.push_back(
+      {"taps", AttributeType::integer, std::int64_t{1}, "the parameter has so many elements for each of dw's"});
+  op.attributes.push_back(
+      {"tap", AttributeType::integer, std::int64_t{0}, "which of these dw belongs to; the others' gradients are 0"});
+  op.outputs = {"db"};
+  op.infer = infer_linear_update;
+  op.kernel = linear_update_call;
+  op.cost = linear_update_cost;
   for (InputSpec& state : states_of(o, false)) op.inputs.push_back(state);
   for (const InputSpec& input :
        {InputSpec{"dy"}, InputSpec{"x"}, InputSpec{"lr", InputRole::rate}, InputSpec{"step", InputRole::step}})
@@ -323,15 +325,29 @@ std::string_view refuse_nesterov(const std::function<double(std::string_view)>& 
 
 Scalar ascent_or_descent(UpdateRule& r) { return r.named("given", r.when("maximize", -r.gradient(), r.gradient())); }
 
-Scalar decayed(UpdateRule& r, std::string_view decoupled) {
-  const Scalar g = ascent_or_descent(r);
-  const Scalar coupled = r.when("weight_decay", fma(r.attribute("weight_decay"), r.parameter(), g), g);
-  return r.named("g", r.when(decoupled, g, coupled));
+static Scalar penalised(UpdateRule& r, const Scalar& g) {
+  return r.when("weight_decay", fma(r.attribute("weight_decay"), r.parameter(), g), g);
 }
 
-Scalar descent(UpdateRule& r) {
+Scalar decayed(UpdateRule& r, std::string_view decoupled) {
   const Scalar g = ascent_or_descent(r);
-  return r.named("g", r.when("weight_decay", fma(r.attribute("weight_decay"), r.parameter(), g), g));
+  return r.named("g", r.when(decoupled, g, penalised(r, g)));
+}
+
+Scalar descent(UpdateRule& r) { return r.named("g", penalised(r, ascent_or_descent(r))); }
+
+Moments moments(UpdateRule& r, std::string_view decoupled, std::string_view mean_state, std::string_view square_state) {
+  const Scalar beta1 = r.attribute("beta1"), beta2 = r.attribute("beta2"), g = decayed(r, decoupled);
+  const Scalar mean = r.named("mean", moved(r.state(mean_state), r.named("toward_gradient", 1 - beta1), g));
+  const Scalar square =
+      r.named("square", fma(r.named("toward_square", 1 - beta2) * g, g, beta2 * r.state(square_state)));
+  r.set(mean_state, mean);
+  r.set(square_state, square);
+  return {g, mean, square};
+}
+
+Scalar shrunk(UpdateRule& r, std::string_view when) {
+  return r.parameter() * r.named("shrink", r.when(when, 1 - r.rate() * r.attribute("weight_decay"), 1));
 }
 
 }  // namespace graven::ir::ops

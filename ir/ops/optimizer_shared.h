@@ -35,7 +35,7 @@ struct Optimizer {
 
 OpDef optimizer(Optimizer o);
 
-/// linear_backward_weight and an optimizer's step in one: "linear_" and the optimizer's name.
+/// linear_backward_weight and an optimizer's step in one, which fuse_updates finds by the rule.
 OpDef linear_update(std::string_view name, Optimizer o);
 /// Most taps: a kernel has room on its stack for the gradients of one element of dw.
 inline constexpr std::int64_t kMostTaps = 1024;
@@ -50,6 +50,15 @@ Scalar descent(UpdateRule& r);
 Scalar decayed(UpdateRule& r, std::string_view decoupled);
 /// mean + (1 - beta) (g - mean), `weight` being 1 - beta.
 inline Scalar moved(const Scalar& mean, const Scalar& weight, const Scalar& g) { return fma(weight, g - mean, mean); }
+
+/// Adam's means of the gradient and of its square, which become the states of these names; toward the gradient as
+/// decayed() has it.
+struct Moments {
+  Scalar gradient, mean, square;
+};
+Moments moments(UpdateRule& r, std::string_view decoupled, std::string_view mean, std::string_view square);
+/// The parameter, smaller by the weight decay where the option `when` is on.
+Scalar shrunk(UpdateRule& r, std::string_view when);
 
 /// Of operators with momentum and dampening.
 std::string_view refuse_nesterov(const std::function<double(std::string_view)>& option);

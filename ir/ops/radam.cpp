@@ -3,14 +3,8 @@
 namespace graven::ir {
 
 static void rule_radam(UpdateRule& r) {
-  const Scalar lr = r.rate(), beta1 = r.attribute("beta1"), beta2 = r.attribute("beta2"), p = r.parameter();
-  const Scalar decay = r.attribute("weight_decay");
-  const Scalar g = ops::decayed(r, "decoupled_weight_decay");
-  const Scalar mean = r.named("mean", ops::moved(r.state("exp_avg"), r.named("toward_gradient", 1 - beta1), g));
-  const Scalar square =
-      r.named("square", fma(r.named("toward_square", 1 - beta2) * g, g, beta2 * r.state("exp_avg_sq")));
-  r.set("exp_avg", mean);
-  r.set("exp_avg_sq", square);
+  const Scalar lr = r.rate(), beta1 = r.attribute("beta1"), beta2 = r.attribute("beta2");
+  const auto [g, mean, square] = ops::moments(r, "decoupled_weight_decay", "exp_avg", "exp_avg_sq");
   const Scalar power = r.named("power", power_of_step(beta2)), correction = r.named("correction", 1 - power);
   const Scalar most = r.named("most", 2 / (1 - beta2) - 1);
   const Scalar length = r.named("length", most - 2 * r.step() * power / correction);
@@ -20,11 +14,10 @@ static void rule_radam(UpdateRule& r) {
   const Scalar scale = r.named("scale", select(rectified, rectification, 0));
   const Scalar rate = r.named("step_size", lr / (1 - power_of_step(beta1)));
   const Scalar adapted = select(rectified, scale / (sqrt(square) + r.attribute("eps")), 1);
-  const Scalar shrink = r.named("shrink", r.when("decoupled_weight_decay", 1 - lr * decay, 1));
-  r.set_parameter(fma(-rate, mean * adapted, p * shrink));
+  const Scalar shrunk = ops::shrunk(r, "decoupled_weight_decay");
+  r.set_parameter(fma(-rate, mean * adapted, shrunk));
 }
 
-extern const OpDef kRadam;
 const OpDef kRadam = ops::optimizer({
     .name = "radam",
     .doc =

@@ -21,7 +21,6 @@ static void rule_rmsprop(UpdateRule& r) {
   r.set_parameter(fma(-r.rate(), change, r.parameter()));
 }
 
-extern const OpDef kRmsprop;
 const OpDef kRmsprop = ops::optimizer({
     .name = "rmsprop",
     .doc = "RMSprop (Hinton 2012; centered: Graves 2013), torch.optim.RMSprop: g = grad (negated to maximize) + "

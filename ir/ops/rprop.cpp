@@ -16,7 +16,6 @@ static void rule_rprop(UpdateRule& r) {
   r.set_parameter(r.parameter() - sign(kept) * size);
 }
 
-extern const OpDef kRprop;
 const OpDef kRprop = ops::optimizer({
     .name = "rprop",
     .doc = "Rprop (Riedmiller and Braun 1993), torch.optim.Rprop: g = grad (negated to maximize); step_size, lr before "

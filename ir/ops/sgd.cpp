@@ -41,7 +41,6 @@ static ops::Optimizer sgd() {
   };
 }
 
-extern const OpDef kSgd, kLinearSgd;
 const OpDef kSgd = ops::optimizer(sgd());
 const OpDef kLinearSgd = ops::linear_update("linear_sgd", sgd());
 

@@ -8,7 +8,6 @@ static void gradient_softmax(GradientBuilder& g) {
                   {{"dim", a.integer("dim")}, {"causal", a.flag("causal")}, {"offset", a.integer("offset")}}));
 }
 
-extern const OpDef kSoftmax;
 const OpDef kSoftmax{
     .name = "softmax",
     .doc =

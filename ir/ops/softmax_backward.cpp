@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kSoftmaxBackward;
 const OpDef kSoftmaxBackward{
     .name = "softmax_backward",
     .doc =

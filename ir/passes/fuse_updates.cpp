@@ -21,11 +21,12 @@ namespace graven::ir {
 
 namespace {
 
-/// The operator that computes a weight's gradient and updates by it; nullptr: there is none.
+/// The operator that computes a weight's gradient and updates by the same rule; nullptr: there is none.
 const OpDef* fusion_of(const OpDef& gradient, const OpDef& update) {
   if (gradient != kLinearBackwardWeight && gradient != kConv2dBackwardWeight) return nullptr;
-  const std::string name = "linear_" + std::string(update.name);
-  return find_op(name);
+  for (const OpDef* op : all_ops())
+    if (updates_parameter(*op) && op->rule == update.rule) return op;
+  return nullptr;
 }
 
 /// A gradient as an update takes it, and where it comes from.

@@ -25,104 +25,52 @@ nlohmann::json fixture() {
   return nlohmann::json::parse(file);
 }
 
+/// Sets the options that the kind has, where they are given.
 template <class Options>
-Options common_options(const nlohmann::json& o) {
-  Options options;
-  options.lr = o.value("lr", options.lr);
-  options.weight_decay = o.value("weight_decay", options.weight_decay);
-  options.maximize = o.value("maximize", false);
-  return options;
-}
-template <class Options>
-Options adam_options(const nlohmann::json& o) {
-  auto options = common_options<Options>(o);
-  options.betas = o.value("betas", options.betas);
-  options.eps = o.value("eps", options.eps);
-  options.amsgrad = o.value("amsgrad", false);
-  return options;
+Options options_from(const nlohmann::json& given) {
+  Options o;
+#define SET(option) \
+  if constexpr (requires { o.option; }) o.option = given.value(#option, o.option)
+  SET(lr);
+  SET(weight_decay);
+  SET(maximize);
+  SET(momentum);
+  SET(dampening);
+  SET(nesterov);
+  SET(betas);
+  SET(eps);
+  SET(amsgrad);
+  SET(alpha);
+  SET(centered);
+  SET(lr_decay);
+  SET(initial_accumulator_value);
+  SET(rho);
+  SET(adam_w_mode);
+  SET(do_bias_correction);
+  SET(momentum_decay);
+  SET(decoupled_weight_decay);
+  SET(etas);
+  SET(step_sizes);
+  SET(trust_coefficient);
+#undef SET
+  return o;
 }
 
 optim::Optimizer make(const std::string& kind, const std::vector<Tensor>& parameters, const nlohmann::json& o) {
-  if (kind == "rmsprop") {
-    auto options = common_options<optim::RMSpropOptions>(o);
-    options.alpha = o.value("alpha", options.alpha);
-    options.eps = o.value("eps", options.eps);
-    options.momentum = o.value("momentum", 0.0);
-    options.centered = o.value("centered", false);
-    return optim::RMSprop(parameters, options);
-  }
-  if (kind == "adagrad") {
-    auto options = common_options<optim::AdagradOptions>(o);
-    options.lr_decay = o.value("lr_decay", 0.0);
-    options.initial_accumulator_value = o.value("initial_accumulator_value", 0.0);
-    options.eps = o.value("eps", options.eps);
-    return optim::Adagrad(parameters, options);
-  }
-  if (kind == "adadelta") {
-    auto options = common_options<optim::AdadeltaOptions>(o);
-    options.rho = o.value("rho", options.rho);
-    options.eps = o.value("eps", options.eps);
-    return optim::Adadelta(parameters, options);
-  }
-  if (kind == "lamb") {
-    auto options = common_options<optim::LAMBOptions>(o);
-    options.betas = o.value("betas", options.betas);
-    options.eps = o.value("eps", options.eps);
-    options.adam_w_mode = o.value("adam_w_mode", true);
-    options.do_bias_correction = o.value("do_bias_correction", true);
-    return optim::LAMB(parameters, options);
-  }
-  if (kind == "nadam") {
-    auto options = common_options<optim::NAdamOptions>(o);
-    options.betas = o.value("betas", options.betas);
-    options.eps = o.value("eps", options.eps);
-    options.momentum_decay = o.value("momentum_decay", options.momentum_decay);
-    options.decoupled_weight_decay = o.value("decoupled_weight_decay", false);
-    return optim::NAdam(parameters, options);
-  }
-  if (kind == "radam") {
-    auto options = common_options<optim::RAdamOptions>(o);
-    options.betas = o.value("betas", options.betas);
-    options.eps = o.value("eps", options.eps);
-    options.decoupled_weight_decay = o.value("decoupled_weight_decay", false);
-    return optim::RAdam(parameters, options);
-  }
-  if (kind == "adamax") {
-    auto options = common_options<optim::AdamaxOptions>(o);
-    options.betas = o.value("betas", options.betas);
-    options.eps = o.value("eps", options.eps);
-    return optim::Adamax(parameters, options);
-  }
-  if (kind == "rprop") {
-    optim::RpropOptions options;
-    options.lr = o.value("lr", options.lr);
-    options.etas = o.value("etas", options.etas);
-    options.step_sizes = o.value("step_sizes", options.step_sizes);
-    options.maximize = o.value("maximize", false);
-    return optim::Rprop(parameters, options);
-  }
-  if (kind == "lion") {
-    auto options = common_options<optim::LionOptions>(o);
-    options.betas = o.value("betas", options.betas);
-    return optim::Lion(parameters, options);
-  }
-  if (kind == "lars") {
-    auto options = common_options<optim::LARSOptions>(o);
-    options.momentum = o.value("momentum", 0.0);
-    options.dampening = o.value("dampening", 0.0);
-    options.trust_coefficient = o.value("trust_coefficient", options.trust_coefficient);
-    options.eps = o.value("eps", options.eps);
-    options.nesterov = o.value("nesterov", false);
-    return optim::LARS(parameters, options);
-  }
-  if (kind == "adam") return optim::Adam(parameters, adam_options<optim::AdamOptions>(o));
-  if (kind == "adamw") return optim::AdamW(parameters, adam_options<optim::AdamWOptions>(o));
-  if (kind != "sgd") throw UserError("tests/frontend/optim_test.cpp makes no optimizer of kind " + kind);
-  auto options = common_options<optim::SGDOptions>(o);
-  options.momentum = o.value("momentum", 0.0);
-  options.dampening = o.value("dampening", 0.0);
-  options.nesterov = o.value("nesterov", false);
-  return optim::SGD(parameters, options);
+  if (kind == "sgd") return optim::SGD(parameters, options_from<optim::SGDOptions>(o));
+  if (kind == "adam") return optim::Adam(parameters, options_from<optim::AdamOptions>(o));
+  if (kind == "adamw") return optim::AdamW(parameters, options_from<optim::AdamWOptions>(o));
+  if (kind == "rmsprop") return optim::RMSprop(parameters, options_from<optim::RMSpropOptions>(o));
+  if (kind == "adagrad") return optim::Adagrad(parameters, options_from<optim::AdagradOptions>(o));
+  if (kind == "adadelta") return optim::Adadelta(parameters, options_from<optim::AdadeltaOptions>(o));
+  if (kind == "lamb") return optim::LAMB(parameters, options_from<optim::LAMBOptions>(o));
+  if (kind == "nadam") return optim::NAdam(parameters, options_from<optim::NAdamOptions>(o));
+  if (kind == "radam") return optim::RAdam(parameters, options_from<optim::RAdamOptions>(o));
+  if (kind == "adamax") return optim::Adamax(parameters, options_from<optim::AdamaxOptions>(o));
+  if (kind == "rprop") return optim::Rprop(parameters, options_from<optim::RpropOptions>(o));
+  if (kind == "lion") return optim::Lion(parameters, options_from<optim::LionOptions>(o));
+  if (kind == "lars") return optim::LARS(parameters, options_from<optim::LARSOptions>(o));
+  throw UserError("tests/frontend/optim_test.cpp makes no optimizer of kind " + kind);
 }
 
 TEST(Optimizers, StepAsPyTorchDoes) {
