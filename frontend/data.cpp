@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "frontend/dispatch.h"
 #include "graven/functional.h"
 #include "ir/diagnostic.h"
 #include "runtime_min/batch.h"
@@ -54,7 +55,7 @@ Batch Dataset::get_batch(const Sizes& indices) const {
     samples.push_back(get(index));
     require_like(samples.back(), index, samples.front(), indices.front());
   }
-  const auto stacked = [&](Tensor Batch::* part) {
+  const auto stacked = [&](Tensor Batch::*part) {
     std::vector<Tensor> tensors;
     for (const Batch& sample : samples)
       if ((sample.*part).defined()) tensors.push_back(sample.*part);
@@ -63,13 +64,16 @@ Batch Dataset::get_batch(const Sizes& indices) const {
   return {stacked(&Batch::data), stacked(&Batch::target)};
 }
 
-TensorDataset::TensorDataset(Tensor data, Tensor target) : data_(std::move(data)), target_(std::move(target)) {
+TensorDataset::TensorDataset(Tensor data, Tensor target, Location where)
+    : data_(std::move(data)), target_(std::move(target)) {
   if (!data_.defined() || data_.dim() == 0)
-    throw UserError("TensorDataset: expected a tensor of samples along its first dimension, got " +
-                    (data_.defined() ? data_.describe() : "none"));
+    graven::detail::fail_at("TensorDataset: expected a tensor of samples along its first dimension, got " +
+                                (data_.defined() ? data_.describe() : "none"),
+                            where);
   if (target_.defined() && (target_.dim() == 0 || target_.size(0) != data_.size(0)))
-    throw UserError("TensorDataset: the target must have as many samples as the data, got " + target_.describe() +
-                    " for " + data_.describe());
+    graven::detail::fail_at("TensorDataset: the target must have as many samples as the data, got " +
+                                target_.describe() + " for " + data_.describe(),
+                            where);
 }
 std::int64_t TensorDataset::size() const { return data_.size(0); }
 Batch TensorDataset::get(std::int64_t index) const {
@@ -169,47 +173,55 @@ struct DataLoader::State {
     const std::int64_t full = samples() / options.batch_size;
     return options.drop_last || samples() % options.batch_size == 0 ? full : full + 1;
   }
+  Batch batch(std::int64_t number, std::int64_t index) const;
 
   DataLoaderOptions options;
   std::optional<detail::Files> files;
   std::shared_ptr<const Dataset> own;  ///< where there are no files
 };
 
-DataLoader::DataLoader(Source source, DataLoaderOptions options)
-    : state_(source.is_dataset() ? std::make_shared<const State>(source.dataset(), std::move(options))
-                                 : std::make_shared<const State>(source.path(), std::move(options))) {}
+DataLoader::DataLoader(Source source, DataLoaderOptions options, Location where)
+    : state_(graven::detail::located(where, [&] {
+        return source.is_dataset() ? std::make_shared<const State>(source.dataset(), std::move(options))
+                                   : std::make_shared<const State>(source.path(), std::move(options));
+      })) {}
 
 std::int64_t DataLoader::size() const { return state_->batches(); }
 std::int64_t DataLoader::samples() const { return state_->samples(); }
 const DataLoaderOptions& DataLoader::options() const { return state_->options; }
 
-DataLoader::Epoch DataLoader::epoch(std::int64_t number, std::int64_t first) const {
+DataLoader::Epoch DataLoader::epoch(std::int64_t number, std::int64_t first, Location where) const {
   if (first < 0 || first > size())
-    throw UserError("DataLoader: the first batch must lie in [0, " + std::to_string(size()) + "], got " +
-                    std::to_string(first));
-  return {*this, number, first};
+    graven::detail::fail_at(
+        "DataLoader: the first batch must lie in [0, " + std::to_string(size()) + "], got " + std::to_string(first),
+        where);
+  return {*this, number, first, where};
 }
 
-Batch DataLoader::batch(std::int64_t number, std::int64_t index) const {
-  const State& s = *state_;
+Batch DataLoader::batch(std::int64_t number, std::int64_t index, Location where) const {
   if (index < 0 || index >= size())
-    throw UserError("DataLoader: an epoch has " + std::to_string(size()) + " batches, there is no batch " +
-                    std::to_string(index));
-  const std::int64_t begin = index * s.options.batch_size, count = std::min(s.options.batch_size, samples() - begin);
-  const runtime::Permutation order(samples(), s.options.seed, number);
+    graven::detail::fail_at(
+        "DataLoader: an epoch has " + std::to_string(size()) + " batches, there is no batch " + std::to_string(index),
+        where);
+  return graven::detail::located(where, [&] { return state_->batch(number, index); });
+}
+
+Batch DataLoader::State::batch(std::int64_t number, std::int64_t index) const {
+  const std::int64_t begin = index * options.batch_size, count = std::min(options.batch_size, samples() - begin);
+  const runtime::Permutation order(samples(), options.seed, number);
   Sizes indices;
-  for (std::int64_t i = begin; i < begin + count; ++i) indices.push_back(s.options.shuffle ? order[i] : i);
-  if (s.files) return s.files->get_batch(indices);
-  Batch own = s.own->get_batch(indices);
+  for (std::int64_t i = begin; i < begin + count; ++i) indices.push_back(options.shuffle ? order[i] : i);
+  if (files) return files->get_batch(indices);
+  Batch batch = own->get_batch(indices);
   const auto require_rows = [&](const Tensor& t, const char* what) {
     if (!t.defined() || (t.dim() > 0 && t.shape()[0] == Dim(count))) return;
     throw UserError("DataLoader: get_batch() of a dataset must give a row for each index, expected " +
                     std::to_string(count) + " rows of " + what + ", got " + t.describe());
   };
-  if (!own.data.defined()) throw UserError("DataLoader: get_batch() of a dataset gave undefined data");
-  require_rows(own.data, "data");
-  require_rows(own.target, "targets");
-  return own;
+  if (!batch.data.defined()) throw UserError("DataLoader: get_batch() of a dataset gave undefined data");
+  require_rows(batch.data, "data");
+  require_rows(batch.target, "targets");
+  return batch;
 }
 
 bool is_available(const std::string& path, Split split) {

@@ -90,5 +90,15 @@ void note_symbols(UserError& error);
 [[noreturn]] void throw_at(UserError& error, const std::string& function, Location where);
 /// Fails with the line alone.
 [[noreturn]] void fail_at(const std::string& message, Location where);
+/// What `make` gives; an error of its has the line, unless it knows a nearer one.
+template <class Make>
+auto located(Location where, const Make& make) {
+  try {
+    return make();
+  } catch (UserError& e) {
+    e.at(where.file_name(), where.line);
+    throw;
+  }
+}
 
 }  // namespace graven::detail

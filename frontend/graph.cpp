@@ -295,11 +295,11 @@ struct GraphState {
     StateDict before;
     before.swap(optimizer_states);
     // What the optimizer has of eager steps, or was given by load_state_dict(), goes on.
-    const auto add = [&](const std::string& state_name, const Tensor& own, const Tensor& like) {
+    const auto add = [&](const std::string& state_name, const Tensor& own, const ir::TensorType& type) {
       const auto it =
           std::find_if(before.begin(), before.end(), [&](const auto& entry) { return entry.first == state_name; });
       optimizer_states.emplace_back(state_name, own.defined()        ? own
-                                                : it == before.end() ? zeros_like(like)
+                                                : it == before.end() ? zeros(type.shape, type.dtype)
                                                                      : it->second);
       now.states.insert(state_name);
       return optimizer_states.back().second;
@@ -321,8 +321,9 @@ struct GraphState {
           Recorded::Known known{o, g, i, {}};
           for (const ir::OptimizerState& state : ir::optimizer_kind(optimizer.kind()).states) {
             const std::string state_name(state.name);
-            if (ir::is_used(state, group.options))
-              known.states.emplace_back(state_name, add(name + "-" + state_name, group.states.at(state_name)[i], p));
+            if (const auto type = ir::state_type(state, group.options, {p.dtype(), p.shape()}))
+              known.states.emplace_back(state_name,
+                                        add(name + "-" + state_name, group.states.at(state_name)[i], *type));
           }
           now.known.push_back(std::move(known));
         }

@@ -77,6 +77,8 @@ void Optimizer::zero_grad(bool set_to_none, Location where) {
   }
 }
 
+static ir::TensorType type_of(const Tensor& t) { return {t.dtype(), t.shape()}; }
+
 void Optimizer::step(Location where) {
   if (detail::active_trace())
     detail::fail_at(
@@ -107,12 +109,12 @@ void Optimizer::step(Location where) {
         for (std::size_t i : indices) {
           if (!state) {
             inputs.push_back(spec.role == ir::InputRole::parameter ? g.parameters[i] : g.parameters[i].grad());
-          } else if (!ir::is_used(*state, g.options)) {
-            inputs.emplace_back();  // absent; the operator's inputs keep their places
-          } else {
+          } else if (const auto type = ir::state_type(*state, g.options, type_of(g.parameters[i]))) {
             Tensor& own = g.states.at(std::string(state->name))[i];
-            if (!own.defined()) own = zeros_like(g.parameters[i]);
+            if (!own.defined()) own = zeros(type->shape, type->dtype);
             inputs.push_back(own);
+          } else {
+            inputs.emplace_back();  // absent; the operator's inputs keep their places
           }
         }
       }
@@ -195,13 +197,14 @@ nn::LoadReport Optimizer::load_state_dict(const nn::StateDict& state, bool stric
       for (const ir::OptimizerState& known : ir::optimizer_kind(state_->kind).states) {
         const std::string name(known.name);
         Tensor& own = group.states.at(name)[i];
-        const bool used = ir::is_used(known, group.options), found = given.count(prefix + name) != 0;
+        const std::optional<ir::TensorType> type = ir::state_type(known, group.options, type_of(group.parameters[i]));
+        const bool found = given.count(prefix + name) != 0;
         // Before its first step a parameter has none.
-        if (!used || (step && group.steps[i] == 0 && !found)) {
+        if (!type || (step && group.steps[i] == 0 && !found)) {
           own = {};
         } else if (found || group.steps[i] > 0) {
-          expected.push_back({prefix + name, {group.parameters[i].dtype(), group.parameters[i].shape()}});
-          if (found) buffers.push_back({&own, &given.at(prefix + name), group.parameters[i].dtype()});
+          expected.push_back({prefix + name, *type});
+          if (found) buffers.push_back({&own, &given.at(prefix + name), type->dtype});
         }
       }
     }
@@ -236,7 +239,7 @@ template <class AnyOptions>
 std::map<std::string, double> values_of(const AnyOptions& o, std::map<std::string, double> own = {}) {
   own.insert({{"lr", o.lr}, {"maximize", o.maximize ? 1 : 0}});
   if constexpr (requires { o.weight_decay; }) own.emplace("weight_decay", o.weight_decay);
-  if constexpr (requires { o.eps; }) own.emplace("eps", o.eps);
+  if constexpr (requires { double{o.eps}; }) own.emplace("eps", o.eps);
   if constexpr (requires { o.betas; }) own.insert({{"beta1", o.betas.first}, {"beta2", o.betas.second}});
   if constexpr (requires { o.momentum; }) own.emplace("momentum", o.momentum);
   if constexpr (requires { o.dampening; }) own.insert({{"dampening", o.dampening}, {"nesterov", o.nesterov ? 1 : 0}});
@@ -267,6 +270,14 @@ std::map<std::string, double> NAdamOptions::values() const {
 std::map<std::string, double> RAdamOptions::values() const { return values_of(*this); }
 std::map<std::string, double> AdamaxOptions::values() const { return values_of(*this); }
 std::map<std::string, double> LionOptions::values() const { return values_of(*this); }
+std::map<std::string, double> AdafactorOptions::values() const {
+  if (eps.first && !(*eps.first >= 0))
+    throw UserError("adafactor: the option eps[0] is out of range, got " + std::to_string(*eps.first));
+  return values_of(*this, {{"beta2_decay", beta2_decay},
+                           {"eps1", eps.first.value_or(ir::kEpsilonOfType)},
+                           {"eps2", eps.second},
+                           {"d", d}});
+}
 std::map<std::string, double> LARSOptions::values() const {
   return values_of(*this, {{"trust_coefficient", trust_coefficient}});
 }

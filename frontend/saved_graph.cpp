@@ -58,9 +58,10 @@ SavedGraph::SavedGraph(const std::string& directory, Location where) : state_(st
     for (const ir::ParameterGroup& group : optimizer.groups)
       for (const ir::ValueId p : group.parameters)
         for (const ir::OptimizerState& state : ir::optimizer_kind(optimizer.kind).states)
-          if (trained.count(s.graph.value(p).name) && ir::is_used(state, group.options))
+          if (const auto type = ir::state_type(state, group.options, s.graph.type(p));
+              type && trained.count(s.graph.value(p).name))
             s.variables.push_back({s.graph.value(p).name + "-" + std::string(state.name),
-                                   zeros(s.graph.type(p).shape, s.graph.type(p).dtype), true});
+                                   zeros(type->shape, type->dtype), true});
 }
 
 const std::string& SavedGraph::name() const { return state_->graph.name; }

@@ -653,14 +653,16 @@ Tensor eye(std::int64_t n, TensorOptions options) {
   });
 }
 
-Tensor from_bytes(const void* data, std::size_t bytes, DType dtype, const Shape& shape) {
+Tensor from_bytes(const void* data, std::size_t bytes, DType dtype, const Shape& shape, Location where) {
   if (!shape.is_static())
-    throw UserError("from_data: the shape " + shape.to_string() +
-                    " has a symbol; data have as many elements as they have. Make them an input");
-  Tensor t = detail::make_tensor(dtype, shape);
+    detail::fail_at("from_data: the shape " + shape.to_string() +
+                        " has a symbol; data have as many elements as they have. Make them an input",
+                    where);
+  Tensor t = detail::located(where, [&] { return detail::make_tensor(dtype, shape); });
   if (t.impl()->storage->bytes != bytes)
-    throw UserError("from_data: " + ir::describe(dtype, shape) + " takes " + std::to_string(t.impl()->storage->bytes) +
-                    " bytes, got " + std::to_string(bytes));
+    detail::fail_at("from_data: " + ir::describe(dtype, shape) + " takes " + std::to_string(t.impl()->storage->bytes) +
+                        " bytes, got " + std::to_string(bytes),
+                    where);
   if (bytes) std::memcpy(t.impl()->data(), data, bytes);
   return t;
 }

@@ -89,6 +89,16 @@ std::string NumberRange::to_string() const {
   return (excludes_least ? "(" : "[") + ops::text_of(least) + ", " + ops::text_of(most) + (excludes_most ? ")" : "]");
 }
 
+std::optional<TensorType> state_type(StateShape shape, const TensorType& parameter) {
+  const std::size_t rank = parameter.shape.rank();
+  if (shape == StateShape::parameter) return parameter;
+  if ((shape == StateShape::unfactored) != (rank < 2)) return std::nullopt;
+  TensorType type = parameter;
+  if (shape == StateShape::rows) type.shape[rank - 1] = 1;
+  if (shape == StateShape::columns) type.shape[rank - 2] = 1;
+  return type;
+}
+
 bool is_used(const InputSpec& input, const Attributes& attributes) {
   const Attribute* value = attributes.find(input.option);
   if (value == nullptr) return input.option.empty();

@@ -43,6 +43,16 @@ enum class InputRole : std::uint8_t {
   seed,       ///< of random numbers, i64
 };
 
+/// Of a state: which parameters have it, and its shape.
+enum class StateShape : std::uint8_t {
+  parameter,   ///< the parameter's, of each
+  rows,        ///< of those with two dimensions or more: a number a row, the last dimension is 1
+  columns,     ///< of those with two dimensions or more: a number a column, the last dimension but one is 1
+  unfactored,  ///< the parameter's, of those with fewer than two dimensions
+};
+/// None where a parameter of this type has no such state.
+std::optional<TensorType> state_type(StateShape shape, const TensorType& parameter);
+
 struct InputSpec {
   std::string_view name = {};
   InputRole role = InputRole::value;
@@ -51,6 +61,7 @@ struct InputSpec {
   int classes_of = -1;           ///< labels: each is an index into the last dimension of that input; -1: no labels
   std::string_view option = {};  ///< of a state: there is none where this attribute is false or 0; empty: always
   std::string_view key = {};     ///< of a state: what checkpoints append to the parameter's name; empty: `name`
+  StateShape shape = StateShape::parameter;
 
   /// Whether the node writes into it: such a node is never dead and never merged.
   bool mutated() const { return role == InputRole::target || role == InputRole::parameter || role == InputRole::state; }
@@ -178,7 +189,9 @@ struct KernelCall {
   bool reference = false;            ///< call kernels/reference (a dtype or layout the fast kernels do not cover)
   bool checks_indices = false;       ///< one in its data may be out of range: CPU kernels take a last argument `where`
   std::int64_t workspace_bytes = 0;  ///< scratch, at the symbols' maxima; 0: no workspace argument
-  std::vector<Dim> sizes = {};       ///< of a variadic input's tensors: the argument `sizes`; empty: their elements
+  /// Of a variadic input's tensors: the argument `sizes`, as many numbers a tensor as the kernel takes; empty: their
+  /// elements.
+  std::vector<Dim> sizes = {};
   std::vector<std::int32_t> in_place = {};  ///< inputs whose buffer output 0 may take over, where their lives end here
   /// (output, input): a further output that may lie where that input does.
   std::vector<std::pair<std::int32_t, std::int32_t>> over = {};

@@ -15,7 +15,7 @@ const std::vector<OptimizerKind>& optimizer_kinds() {
       OptimizerKind kind{op->name, op->name, {}, {}};
       for (const InputSpec& input : op->inputs)
         if (input.role == InputRole::state)
-          kind.states.push_back({input.name, input.key.empty() ? input.name : input.key, input.option});
+          kind.states.push_back({input.name, input.key.empty() ? input.name : input.key, input.option, input.shape});
       if (*op != kAdam) {
         table.push_back(kind);
         continue;
@@ -46,10 +46,13 @@ const OptimizerState* state_of(const OptimizerKind& kind, std::string_view input
   return found == kind.states.end() ? nullptr : &*found;
 }
 
-bool is_used(const OptimizerState& state, const std::map<std::string, double>& options) {
-  if (state.option.empty()) return true;
-  const auto found = options.find(std::string(state.option));
-  return found != options.end() && found->second != 0;
+std::optional<TensorType> state_type(const OptimizerState& state, const std::map<std::string, double>& options,
+                                     const TensorType& parameter) {
+  if (!state.option.empty()) {
+    const auto found = options.find(std::string(state.option));
+    if (found == options.end() || found->second == 0) return std::nullopt;
+  }
+  return state_type(state.shape, parameter);
 }
 
 namespace {

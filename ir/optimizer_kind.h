@@ -3,28 +3,32 @@
 //
 //   const OptimizerKind& kind = optimizer_kind("adamw");
 //   for (const OptimizerState& s : kind.states)
-//     if (is_used(s, options)) ... s.name is "m", "v" ...
+//     if (const auto type = state_type(s, options, parameter)) ... s.name is "m", "v" ...
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "ir/attribute.h"
+#include "ir/op.h"
 
 namespace graven::ir {
 
 /// Options of every kind's groups, beside lr and the kind's own: what the pass clip_gradients reads.
 inline constexpr std::string_view kClipMaxNorm = "clip_grad_max_norm", kClipNormType = "clip_grad_norm_type";
 
-/// A variadic input of the update operator that is state: one tensor a parameter, of its type, zeros before the first
-/// step.
+/// The option eps1 where it is no number: the epsilon of the parameter's dtype.
+inline constexpr double kEpsilonOfType = -1;
+
+/// A variadic input of the update operator that is state: one tensor a parameter, zeros before the first step.
 struct OptimizerState {
   std::string_view input;   ///< the operator's name for it
   std::string_view name;    ///< what checkpoints append to the parameter's name: "<parameter>-momentum"
   std::string_view option;  ///< there is no such state where this option is 0; empty: always there
+  StateShape shape = StateShape::parameter;
 };
 
 struct OptimizerKind {
@@ -39,7 +43,9 @@ const std::vector<OptimizerKind>& optimizer_kinds();
 const OptimizerKind& optimizer_kind(std::string_view name);
 /// The state that the input is, or nullptr: parameters, gradients, learning rate, step.
 const OptimizerState* state_of(const OptimizerKind& kind, std::string_view input);
-bool is_used(const OptimizerState& state, const std::map<std::string, double>& options);
+/// What the state of a parameter of this type is, none where it has none.
+std::optional<TensorType> state_type(const OptimizerState& state, const std::map<std::string, double>& options,
+                                     const TensorType& parameter);
 /// User error where an option is out of its range; those that the kind does not have are not looked at.
 void check_options(std::string_view kind, const std::map<std::string, double>& options);
 /// The update operator's attributes. User error for an option that the kind does not have.

@@ -184,11 +184,11 @@ class Table {
     ir::Graph graph;
     std::vector<ir::ValueId> inputs;
     for (const ir::InputSpec& spec : op.inputs) {
-      const bool absent = !ir::is_used(spec, attributes);
       const ir::TensorType type = spec.role == ir::InputRole::rate   ? ir::TensorType{DType::f64, {}}
                                   : spec.role == ir::InputRole::step ? ir::TensorType{DType::i64, {}}
                                                                      : ir::TensorType{dtype, {4}};
-      inputs.push_back(absent ? ir::kNone : graph.add_input("x", type));
+      const bool present = ir::is_used(spec, attributes) && ir::state_type(spec.shape, type);
+      inputs.push_back(present ? graph.add_input("x", type) : ir::kNone);
     }
     graph.add_node(op, inputs, ir::Attributes(attributes), {});
     add_nodes(graph);
@@ -287,7 +287,7 @@ class Table {
       case Kind::config:
         return "config";
       case Kind::count:
-        return "static_cast<std::int64_t>(a.sizes.size())";
+        return "a.count";
       case Kind::sizes:
         return "a.sizes.data()";
       case Kind::workspace:

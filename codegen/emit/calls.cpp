@@ -276,8 +276,9 @@ class Writer {
 
   /// Whether an update is of all parameters: then its lists are made of the lines of params.h, and a parameter more or
   /// less changes none of them.
-  bool is_of_all_parameters(const ir::Node& n) const {
-    if (!is_update(*n.op)) return false;
+  bool is_of_all_parameters(const Step& step) const {
+    const ir::Node& n = node(step);
+    if (!is_update(*n.op) || !step.call.sizes.empty()) return false;
     for (const ir::Argument& a : arguments_of(n, {}))
       if (a.kind == ir::Argument::Kind::list && !is_absent(a.values) && of_each_parameter(a.values).empty())
         return false;
@@ -302,7 +303,7 @@ class Writer {
       case Kind::config:
         return config(step, file_of(step.call));
       case Kind::count:
-        return is_of_all_parameters(node(step)) ? "std::size(sizes)" : fmt::format("{}", argument.values.size());
+        return is_of_all_parameters(step) ? "std::size(sizes)" : fmt::format("{}", argument.values.size());
       case Kind::number:
         if (const ir::ValueId v = argument.value(); v != ir::kNone && graph_.value(v).kind == ir::ValueKind::hyper)
           return values_.hyper(v);
@@ -313,11 +314,11 @@ class Writer {
       case Kind::list: {
         if (is_absent(argument.values)) return "nullptr";
         const ir::InputSpec& spec = node(step).op->inputs[argument.index];
-        lines += pointers(argument, spec, is_of_all_parameters(node(step)) ? of_each_parameter(argument.values) : "");
+        lines += pointers(argument, spec, is_of_all_parameters(step) ? of_each_parameter(argument.values) : "");
         return std::string(spec.name);
       }
       case Kind::sizes:
-        if (!is_of_all_parameters(node(step))) return sizes(argument, step, lines);
+        if (!is_of_all_parameters(step)) return sizes(argument, step, lines);
         lines += list_of_parameters("static constexpr std::int64_t sizes", "numel({__VA_ARGS__})");
         return "sizes";
       case Kind::workspace:
@@ -383,16 +384,18 @@ class Writer {
     call.uses_functor = uses_functor;
 
     call.description = describe_node(graph_, n);
-    call.types = types(n);
+    call.types = types(step);
     call.code = std::move(code);
     out_.phases[n.phase].push_back(std::move(call));
   }
 
   /// "f32[64,784] -> f32[64,256]": what flows; weights are left out unless nothing else comes in.
-  std::string types(const ir::Node& n) const {
+  std::string types(const Step& step) const {
+    const ir::Node& n = node(step);
     if (ir::is_update(*n.op)) {
       const std::size_t count = ir::input_range(n, ir::InputRole::parameter).count;
-      return is_of_all_parameters(n) ? "all parameters" : fmt::format("{} parameter{}", count, count == 1 ? "" : "s");
+      return is_of_all_parameters(step) ? "all parameters"
+                                        : fmt::format("{} parameter{}", count, count == 1 ? "" : "s");
     }
     std::vector<std::string> from, to;
     auto flows = [&](ir::ValueId v) {

@@ -92,6 +92,7 @@ constexpr CudaKernel kKernels[] = {
     {"conv2d_backward_weight", true, true},
     {"update_parameters"},
     {"update_parameters_with_norms"},
+    {"adafactor"},
 };
 
 /// The first value whose type the kernel does not take, or kNone.

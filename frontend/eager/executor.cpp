@@ -136,6 +136,7 @@ struct Executor::Impl {
     std::int64_t n = 0;
     double value = 0;
     // of a call with lists
+    std::int64_t count = 0;                  ///< of the tensors of each
     std::vector<std::vector<Source>> lists;  ///< by argument; empty where it is a single one
     std::vector<std::int64_t> sizes;
     std::int64_t workspace = -1;
@@ -495,12 +496,14 @@ struct Executor::Impl {
       case Kind::sizes:
         for (const ir::Dim& d : ir::sizes_of(graph, step.call, argument)) step.sizes.push_back(d.value());
         break;
+      case Kind::count:
+        step.count = static_cast<std::int64_t>(argument.values.size());
+        break;
       case Kind::workspace:
         step.workspace = allocate(step.call.workspace_bytes);
         break;
       case Kind::threads:
       case Kind::config:
-      case Kind::count:
       case Kind::where:
         break;  // the thunk has them
     }
@@ -594,7 +597,7 @@ struct Executor::Impl {
         tensors[i] = lists[i].data();
       }
       try {
-        s.thunk({*p.threads, &s.call, &s.broadcast, tensors.data(), s.sizes,
+        s.thunk({*p.threads, &s.call, &s.broadcast, tensors.data(), s.count, s.sizes,
                  s.workspace >= 0 ? scratch + s.workspace : nullptr});
       } catch (const std::exception& e) {  // an index in the data is out of range
         const std::string text = e.what();

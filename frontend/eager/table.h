@@ -27,7 +27,8 @@ struct Arguments {
   /// The call's outputs, inputs, lists and numbers, in its order (ir/call.h): one pointer each, nullptr where absent. A
   /// list is an array of pointers.
   void* const* tensors = nullptr;
-  std::span<const std::int64_t> sizes = {};  ///< of the lists' tensors
+  std::int64_t count = 0;                    ///< of the lists' tensors
+  std::span<const std::int64_t> sizes = {};  ///< of each
   void* workspace = nullptr;
 };
 

@@ -29,11 +29,20 @@ void check_options(const InferContext& c) {
 /// The inputs of a role, which stand one by one behind `begin`, each like the parameter `parameter`.
 void check_state(const InferContext& c, const InputSpec& input, std::size_t at, std::size_t parameter,
                  const std::string& which) {
-  if (input.role == InputRole::state && !is_used(input, c.attributes))
-    return c.require(!c.has_input(at), "is given state that its options do not use");
+  const TensorType& of_parameter = c.input(parameter);
+  std::optional<TensorType> expected = of_parameter;
+  if (input.role == InputRole::state) {
+    expected = state_type(input.shape, of_parameter);
+    if (!is_used(input, c.attributes)) return c.require(!c.has_input(at), "is given state that its options do not use");
+    if (!expected)
+      return c.require(!c.has_input(at),
+                       [&] { return which + " is given, which a parameter " + of_parameter.to_string() + " has not"; });
+  }
   c.require(c.has_input(at), [&] { return which + " is missing"; });
-  c.require(c.input(at) == c.input(parameter), [&] {
-    return which + " must be " + c.input(parameter).to_string() + " like its parameter, got " + c.input(at).to_string();
+  c.require(c.input(at) == *expected, [&] {
+    return which + " must be " + expected->to_string() +
+           (*expected == of_parameter ? " like its parameter" : " for its parameter " + of_parameter.to_string()) +
+           ", got " + c.input(at).to_string();
   });
 }
 
@@ -120,24 +129,21 @@ double bytes_of_inputs(const NodeView& node, bool lists_only) {
   return bytes;
 }
 
-Cost optimizer_cost(const NodeView& node) {
-  double elements = 0;
-  for (std::size_t i = 0; i < input_range(node.node, InputRole::parameter).count; ++i)
-    elements += static_cast<double>(node.input(i).shape.numel().maximum());
-  return {.flops = operations(node) * elements, .bytes = bytes_of_inputs(node, true)};
-}
+Cost optimizer_cost(const NodeView& node) { return update_cost(node, operations(node)); }
 
-/// Five tensors in each group that is present, values in [0, 1) (averages of squares are not negative), a learning
+/// Six tensors in each group that is present, values in [0, 1) (averages of squares are not negative), a learning
 /// rate, the step.
 TestCase test_case(const Optimizer& o, const OptimizerCase& given) {
   TestCase c{.note = given.note, .attributes = given.attributes, .gradient = false};
-  const auto add = [&](bool present) {
-    for (const Shape& shape : {Shape{3, 5}, Shape{}, Shape{37}, Shape{0, 4}, Shape{1}})
-      c.inputs.push_back(present ? random(given.dtype, shape, 0, 1) : absent());
+  const auto add = [&](StateShape state, bool present) {
+    for (const Shape& shape : {Shape{3, 5}, Shape{}, Shape{37}, Shape{0, 4}, Shape{1}, Shape{2, 19, 70}}) {
+      const std::optional<TensorType> type = state_type(state, {given.dtype, shape});
+      c.inputs.push_back(present && type ? random(given.dtype, type->shape, 0, 1) : absent());
+    }
   };
-  add(true);
-  add(true);
-  for (const InputSpec& state : o.states) add(is_used(state, given.attributes));
+  add(StateShape::parameter, true);
+  add(StateShape::parameter, true);
+  for (const InputSpec& state : o.states) add(state.shape, is_used(state, given.attributes));
   c.inputs.push_back(random(DType::f64, {}, 0.1, 0.2));
   c.inputs.push_back(random(DType::i64, {}, static_cast<double>(given.step), static_cast<double>(given.step) + 1));
   return c;
@@ -254,7 +260,7 @@ std::vector<InputSpec> states_of(const Optimizer& o, bool variadic) {
   for (InputSpec& state : states) {
     state.role = InputRole::state;
     state.variadic = variadic;
-    state.optional = !state.option.empty();
+    state.optional = !state.option.empty() || state.shape != StateShape::parameter;
   }
   return states;
 }
@@ -270,6 +276,13 @@ OpDef entry(const Optimizer& o) {
 
 }  // namespace
 
+Cost update_cost(const NodeView& node, double operations) {
+  double elements = 0;
+  for (std::size_t i = 0; i < input_range(node.node, InputRole::parameter).count; ++i)
+    elements += static_cast<double>(node.input(i).shape.numel().maximum());
+  return {.flops = operations * elements, .bytes = bytes_of_inputs(node, true)};
+}
+
 OpDef optimizer(Optimizer o) {
   OpDef op = entry(o);
   op.name = o.name;
@@ -277,8 +290,8 @@ OpDef optimizer(Optimizer o) {
   op.inputs = {{.name = "params", .role = InputRole::parameter, .variadic = true},
                {.name = "grads", .role = InputRole::gradient, .variadic = true}};
   op.infer = infer_optimizer;
-  op.kernel = optimizer_call;
-  op.cost = optimizer_cost;
+  op.kernel = o.kernel != nullptr ? o.kernel : optimizer_call;
+  op.cost = o.cost != nullptr ? o.cost : optimizer_cost;
   for (InputSpec& state : states_of(o, true)) op.inputs.push_back(state);
   op.inputs.push_back({"lr", InputRole::rate});
   op.inputs.push_back({"step", InputRole::step});

@@ -25,15 +25,20 @@ struct OptimizerCase {
 struct Optimizer {
   std::string_view name;
   std::string_view doc;
-  std::vector<InputSpec> states;  ///< name, option and key
+  std::vector<InputSpec> states;  ///< name, option, key and shape
   std::vector<AttributeSpec> attributes;
   void (*rule)(UpdateRule&) = nullptr;
   std::string_view (*refusal)(const std::function<double(std::string_view)>& option) = nullptr;
+  /// Of an optimizer whose step is no rule.
+  KernelCall (*kernel)(const NodeView&) = nullptr;
+  Cost (*cost)(const NodeView&) = nullptr;
   bool change_is_proportional = false;
   std::vector<OptimizerCase> cases;
 };
 
 OpDef optimizer(Optimizer o);
+/// Of an update that applies so many operations to an element.
+Cost update_cost(const NodeView& node, double operations);
 
 /// linear_backward_weight and an optimizer's step in one, which fuse_updates finds by the rule.
 OpDef linear_update(std::string_view name, Optimizer o);

@@ -36,12 +36,12 @@ void add_update(Graph& graph, const OptimizerKind& kind, const ParameterGroup& g
     if (spec.variadic) {
       const OptimizerState* state = state_of(kind, spec.name);
       for (ValueId p : parameters) {
-        if (state && !is_used(*state, group.options))
-          inputs.push_back(kNone);
-        else if (state)
-          inputs.push_back(graph.add_state(graph.value(p).name + "-" + std::string(state->name), graph.type(p)));
-        else
+        if (!state)
           inputs.push_back(spec.role == InputRole::parameter ? p : gradient_of.at(p));
+        else if (const auto type = state_type(*state, group.options, graph.type(p)))
+          inputs.push_back(graph.add_state(graph.value(p).name + "-" + std::string(state->name), *type));
+        else
+          inputs.push_back(kNone);
       }
     } else if (spec.role == InputRole::rate) {
       inputs.push_back(hyper(graph, std::string(kRatePrefix) + std::to_string(index), DType::f64));

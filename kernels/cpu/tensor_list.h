@@ -37,9 +37,9 @@ inline void for_each_range(Threads& threads, std::int64_t count, const std::int6
 }
 
 /// range(number of the piece, tensor, first element, elements): pieces of at most `size` elements, numbered through all
-/// tensors in their order.
-template <class Range>
-inline void for_each_piece(Threads& threads, std::int64_t size, std::int64_t count, const std::int64_t* sizes,
+/// tensors in their order. `sizes[t]` is what tensor t has of them.
+template <class Sizes, class Range>
+inline void for_each_piece(Threads& threads, std::int64_t size, std::int64_t count, const Sizes& sizes,
                            const Range& range) {
   std::int64_t pieces = 0;
   for (std::int64_t t = 0; t < count; ++t) pieces += (sizes[t] + size - 1) / size;

@@ -131,6 +131,18 @@ TEST_F(Command, CheckComparesWithTheGraphThatIsGiven) {
   EXPECT_NE(r.output.find("weights.safetensors: has no "), std::string::npos) << r.output;
 }
 
+TEST_F(Command, SaysThatAGraphIsSound) {
+  output({"emit", "saved", "-o", "project", "-q", "--no-format"});
+  for (const std::string path : {"saved", "saved/graph.json", "project"}) {
+    const std::string text = output({"check", path});
+    EXPECT_EQ(text.find(path + ": sound: "), 0u) << text;
+    EXPECT_NE(text.find(" nodes after "), std::string::npos) << text;
+    const std::string weights = path == "project" ? ", weights fit" : " (no weights beside it)";
+    EXPECT_NE(text.find(" parameters and buffers" + weights + "; compiles to "), std::string::npos) << text;
+    EXPECT_NE(text.find("; its evaluation to "), std::string::npos) << text;
+  }
+}
+
 /// The check and the emission say the same of every change: sound exactly where nothing would be written.
 TEST_F(Command, CheckIsSoundExactlyWhereEmissionChangesNothing) {
   const fs::path saved = work / "saved/graph.json", project = work / "project";

@@ -85,6 +85,7 @@ Graph every_optimizer() {
       {"rprop", {{"lr", 0.001}}},
       {"lion", {{"lr", 0.001}, {"weight_decay", 0.1}}},
       {"lars", {{"lr", 0.01}, {"momentum", 0.9}, {"weight_decay", 0.1}}},
+      {"adafactor", {{"lr", 0.01}, {"weight_decay", 0.1}}},
   };
   ValueId sum = ir::kNone;
   for (const auto& [kind, options] : kinds) {

@@ -72,9 +72,11 @@ TEST(DataLoader, HasTheBatchesOfPyTorch) {
       EXPECT_EQ(found, expected);
       const std::string size = std::to_string(expected.size());
       EXPECT_EQ(error_of([&] { loader.epoch(0, 9); }),
-                "error: DataLoader: the first batch must lie in [0, " + size + "], got 9");
+                "error: DataLoader: the first batch must lie in [0, " + size +
+                    "], got 9\n  at data_test.cpp:" + std::to_string(__LINE__ - 2));
       EXPECT_EQ(error_of([&] { loader.batch(0, 9); }),
-                "error: DataLoader: an epoch has " + size + " batches, there is no batch 9");
+                "error: DataLoader: an epoch has " + size +
+                    " batches, there is no batch 9\n  at data_test.cpp:" + std::to_string(__LINE__ - 2));
     }
   }
 }
@@ -193,9 +195,20 @@ TEST(DataLoader, SaysWhatIsWrongWithADataset) {
        "f32[]"},
       {[&] { data::DataLoader(Miscounts(-1, 2), {.batch_size = 2}).batch(0, 0); },
        "error: DataLoader: get_batch() of a dataset gave undefined data"},
-      {[&] { data::TensorDataset(x).get_batch({5}); }, "error: index_select: index 5 at position 0 is outside [0, 3)"},
   };
-  for (const auto& c : cases) EXPECT_EQ(error_of(c.mistake), c.error);
+  for (const auto& c : cases) {
+    const std::string text = error_of(c.mistake);
+    EXPECT_EQ(text.substr(0, text.rfind("\n  at ")), c.error);
+    EXPECT_NE(text.find("\n  at data_test.cpp:"), std::string::npos) << text;
+  }
+  EXPECT_EQ(error_of([&] { data::TensorDataset(x).get_batch({5}); }),
+            "error: index_select: index 5 at position 0 is outside [0, 3)");
+  // Of a loop over an epoch it is the line of epoch().
+  const data::DataLoader uneven(Uneven(), {.batch_size = 3});
+  const auto loop = [&] {
+    for (const auto& batch : uneven.epoch()) (void)batch;
+  };
+  EXPECT_NE(error_of(loop).find("\n  at data_test.cpp:"), std::string::npos);
 }
 
 }  // namespace

@@ -175,6 +175,17 @@ TEST(Trace, RecordsAnMlp) {
   EXPECT_EQ(g.nodes[2].origins[0].line, g.nodes[1].origins[0].line + (test::members_have_lines() ? 2 : 3));
 }
 
+TEST(Trace, ALayerThatNoLineDeclaresHasThatOfItsCall) {
+  struct Holder : nn::Graph<Holder> {
+    nn::ReLU relu = child(nn::Name(std::string_view("relu"), Location{}), nn::ReLU());
+    enum : std::uint32_t { line = __LINE__ + 1 };
+    Tensor build(Tensor x) { return relu(x); }
+  } graph;
+  const ir::Origin& origin = graph.trace(spec({2})).nodes.at(0).origins.at(0);
+  EXPECT_EQ(origin.file, "graph_test.cpp");
+  EXPECT_EQ(origin.line, Holder::line + 0u);
+}
+
 TEST(Trace, PrintsAsOneFlowDoes) {
   TrainMlp graph;
   const std::string name = graph.name();

@@ -38,7 +38,16 @@ Options options_from(const nlohmann::json& given) {
   SET(dampening);
   SET(nesterov);
   SET(betas);
-  SET(eps);
+  SET(beta2_decay);
+  SET(d);
+  if constexpr (requires { double{o.eps}; }) {
+    SET(eps);
+  } else if constexpr (requires { o.eps; }) {
+    if (given.contains("eps")) {
+      const nlohmann::json& eps = given.at("eps");
+      o.eps = {eps.at(0).is_null() ? std::nullopt : std::optional(eps.at(0).get<double>()), eps.at(1).get<double>()};
+    }
+  }
   SET(amsgrad);
   SET(alpha);
   SET(centered);
@@ -69,6 +78,7 @@ optim::Optimizer make(const std::string& kind, const std::vector<Tensor>& parame
   if (kind == "adamax") return optim::Adamax(parameters, options_from<optim::AdamaxOptions>(o));
   if (kind == "rprop") return optim::Rprop(parameters, options_from<optim::RpropOptions>(o));
   if (kind == "lion") return optim::Lion(parameters, options_from<optim::LionOptions>(o));
+  if (kind == "adafactor") return optim::Adafactor(parameters, options_from<optim::AdafactorOptions>(o));
   if (kind == "lars") return optim::LARS(parameters, options_from<optim::LARSOptions>(o));
   throw UserError("tests/frontend/optim_test.cpp makes no optimizer of kind " + kind);
 }
@@ -79,7 +89,10 @@ TEST(Optimizers, StepAsPyTorchDoes) {
   for (const auto& c : data.at("optimizers")) {
     compared.insert(c.at("kind"));
     SCOPED_TRACE(c.at("kind").get<std::string>() + c.at("options").dump());
-    Tensor p = tensor({1., -2., 0.5}, f64).requires_grad_();
+    const std::vector<double> start = c.value("start", std::vector<double>{1, -2, 0.5});
+    const std::vector<std::int64_t> shape = c.value("shape", std::vector<std::int64_t>{3});
+    const auto count = static_cast<std::int64_t>(start.size());
+    Tensor p = from_data(start, shape).requires_grad_();
     optim::Optimizer optimizer = make(c.at("kind"), {p}, c.at("options"));
     ASSERT_EQ(c.at("parameters").size(), 50u);
     for (int t = 0; t < 50; ++t) {
@@ -88,11 +101,11 @@ TEST(Optimizers, StepAsPyTorchDoes) {
         optimizer = make(c.at("kind"), {p}, c.at("options"));
         optimizer.load_state_dict(state);
       }
-      p.set_grad((arange(3).to(f64) + t).sin() + 0.1 * p.detach());
+      p.set_grad((arange(count).to(f64) + t).sin().reshape(shape) + 0.1 * p.detach());
       optimizer.step();
       const auto expected = c.at("parameters").at(static_cast<std::size_t>(t)).get<std::vector<double>>();
       const std::vector<double> got = p.to_vector<double>();
-      for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(got[i], expected[i], 1e-12) << "step " << t;
+      for (std::size_t i = 0; i < start.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-12) << "step " << t;
     }
   }
   for (const ir::OptimizerKind& kind : ir::optimizer_kinds())
@@ -104,13 +117,17 @@ TEST(Optimizers, StepAsPyTorchDoes) {
 TEST(Optimizers, StepOverManyTensors) {
   const auto steps = [](const nlohmann::json& c, DType dtype) {
     std::vector<Tensor> parameters;
-    for (const std::int64_t n : {1, 40000, 0, 256, 17, 16384, 3})
-      parameters.push_back(((arange(n).to(f64) * 0.7).cos() + 1.5).to(dtype).requires_grad_());
+    for (const std::vector<std::int64_t>& shape : std::vector<std::vector<std::int64_t>>{
+             {1}, {40000}, {0}, {256}, {17}, {16384}, {3}, {40, 1000}, {0, 3}, {5, 1}, {1, 70}, {3, 2, 70, 30}}) {
+      const Tensor order = arange(Shape(shape).numel().value()).to(f64).reshape(shape);
+      parameters.push_back(((order * 0.7).cos() + 1.5).to(dtype).detach().requires_grad_());
+    }
     optim::Optimizer optimizer = make(c.at("kind"), parameters, c.at("options"));
     for (int t = 0; t < 3; ++t) {
       for (Tensor& p : parameters)
-        p.set_grad((((arange(p.numel()).to(f64) * 1.3) + t).sin() + 0.05).sign().to(dtype) *
-                   (((arange(p.numel()).to(f64) * 0.9) + t).sin() + 2).to(dtype));
+        p.set_grad(((((arange(p.numel()).to(f64) * 1.3) + t).sin() + 0.05).sign().to(dtype) *
+                    (((arange(p.numel()).to(f64) * 0.9) + t).sin() + 2).to(dtype))
+                       .reshape(p.sizes()));
       optimizer.step();
     }
     std::vector<double> all;
@@ -147,6 +164,10 @@ TEST(Optimizers, OptionsOutOfRangeAreRefused) {
   says([&] { optim::Rprop({p}, {.etas = {1.0, 1.2}}); }, "rprop: the option etas[0] is out of range, got 1");
   says([&] { optim::Rprop({p}, {.etas = {0.5, 1.0}}); }, "rprop: the option etas[1] is out of range, got 1");
   says([&] { optim::Lion({p}, {.betas = {-0.1, 0.9}}); }, "lion: the option betas[0] is out of range");
+  says([&] { optim::Adafactor({p}, {.d = 0.5}); }, "adafactor: the option d is out of range, got 0.5");
+  says([&] { optim::Adafactor({p}, {.beta2_decay = 0.1}); }, "adafactor: the option beta2_decay is out of range");
+  says([&] { optim::Adafactor({p}, {.eps = {-1, 1e-3}}); }, "adafactor: the option eps[0] is out of range, got -1");
+  says([&] { optim::Adafactor({p}, {.eps = {{}, -1}}); }, "adafactor: the option eps[1] is out of range, got -1");
   says([&] { optim::LARS({p}, {.nesterov = true}); }, "lars: nesterov needs momentum above 0 and dampening 0");
   says([&] { optim::LARS({p}, {.trust_coefficient = std::nan("")}); }, "lars: the option trust_coefficient is out of");
 }
@@ -205,7 +226,9 @@ TEST(Optimizers, SayWhatIsWrong) {
   EXPECT_NE(error_of([&] { optim::SGD({p * 2}); }).find("must be a leaf"), std::string::npos);
   EXPECT_NE(error_of([&] { optim::SGD({p}, {.lr = -1}); }).find("lr is out of range"), std::string::npos);
   EXPECT_NE(error_of([&] { optim::SGD({p}, {.nesterov = true}); }).find("nesterov needs momentum"), std::string::npos);
-  EXPECT_NE(error_of([&] { optim::Adam({p}, {.betas = {0.9, 1.0}}); }).find("betas[1] is out of range"),
+  EXPECT_NE(error_of([&] {
+              optim::Adam({p}, {.betas = {0.9, 1.0}});
+            }).find("betas[1] is out of range"),
             std::string::npos);
   EXPECT_NE(error_of([&] { optim::SGD({p}, {.clip_grad_max_norm = -1}); }).find("clip_grad_max_norm is out of range"),
             std::string::npos);
@@ -227,11 +250,14 @@ TEST(Optimizers, SayWhatIsWrong) {
             std::string::npos);
   EXPECT_NE(error_of([&] { optim::Adadelta({p}, {.rho = -0.1}); }).find("adadelta: the option rho is out of range"),
             std::string::npos);
-  EXPECT_NE(
-      error_of([&] { optim::LAMB({p}, {.betas = {1.0, 0.9}}); }).find("lamb: the option betas[0] is out of range"),
-      std::string::npos);
+  EXPECT_NE(error_of([&] {
+              optim::LAMB({p}, {.betas = {1.0, 0.9}});
+            }).find("lamb: the option betas[0] is out of range"),
+            std::string::npos);
   optim::SGD a({p}), b({p});
-  EXPECT_NE(error_of([&] { a.load_state_dict({{"9.9.step", tensor(1)}}); }).find("missing     0.0.step"),
+  EXPECT_NE(error_of([&] {
+              a.load_state_dict({{"9.9.step", tensor(1)}});
+            }).find("missing     0.0.step"),
             std::string::npos);
 }
 

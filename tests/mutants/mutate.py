@@ -418,6 +418,13 @@ class Build:
                 self.of_file.setdefault(path, set()).add(target)
             elif ": #deps" in line:
                 target = os.path.normpath(line.split(": #deps")[0])
+        # What is precompiled stands in no list of what is compiled with it.
+        for target, entry in self.command.items():
+            for header in re.findall(r"-include (\S+cmake_pch\.hxx)", entry["command"]):
+                precompiled = os.path.relpath(header + ".gch", self.folder)
+                for targets in self.of_file.values():
+                    if precompiled in targets:
+                        targets.add(target)
         self.links = {}
 
     def link_of(self, target):

@@ -72,7 +72,7 @@ class Dataset {
 class TensorDataset : public Dataset {
  public:
   /// User error when the two have different numbers of samples, or one has no dimension.
-  explicit TensorDataset(Tensor data, Tensor target = {});
+  explicit TensorDataset(Tensor data, Tensor target = {}, Location where = Location::current());
   std::int64_t size() const override;
   Batch get(std::int64_t index) const override;
   Batch get_batch(const Sizes& indices) const override;
@@ -85,14 +85,14 @@ class TensorDataset : public Dataset {
 class Source {
  public:
   template <class Path>
-    requires std::is_convertible_v<const Path&, std::string>
-  Source(const Path& path) : path_(path) {}  // NOLINT: DataLoader("fashion-mnist")
+  requires std::is_convertible_v<const Path&, std::string> Source(const Path& path)
+      : path_(path) {}  // NOLINT: DataLoader("fashion-mnist")
   template <class D>
-    requires std::is_base_of_v<Dataset, D>
-  Source(D dataset) : dataset_(std::make_shared<const D>(std::move(dataset))) {}  // NOLINT: DataLoader(Squares())
+  requires std::is_base_of_v<Dataset, D> Source(D dataset)
+      : dataset_(std::make_shared<const D>(std::move(dataset))) {}  // NOLINT: DataLoader(Squares())
   template <class D>
-    requires std::is_base_of_v<Dataset, D>
-  Source(std::shared_ptr<D> dataset) : dataset_(std::move(dataset)), is_dataset_(true) {}  // NOLINT
+  requires std::is_base_of_v<Dataset, D> Source(std::shared_ptr<D> dataset)
+      : dataset_(std::move(dataset)), is_dataset_(true) {}  // NOLINT
 
   bool is_dataset() const { return is_dataset_ || dataset_; }
   const std::string& path() const { return path_; }
@@ -113,7 +113,7 @@ class DataLoader {
   /// Of files: validates them whole; user error naming file, place, expected and found. Of a dataset: batches, order
   /// and epochs are as those of files; user error for options that say what files hold: split, mean, std, num_classes,
   /// format. User error when there are no samples, and when batch_size is not positive.
-  explicit DataLoader(Source source, DataLoaderOptions options = {});
+  explicit DataLoader(Source source, DataLoaderOptions options = {}, Location where = Location::current());
 
   /// Batches of an epoch. None when drop_last is set and all samples are fewer than a batch.
   std::int64_t size() const;
@@ -123,7 +123,7 @@ class DataLoader {
 
   /// The batches of epoch `number`, from batch `first` on: a run that goes on where another stopped sees what that
   /// would have seen.
-  Epoch epoch(std::int64_t number = 0, std::int64_t first = 0) const;
+  Epoch epoch(std::int64_t number = 0, std::int64_t first = 0, Location where = Location::current()) const;
   /// A loader has no epoch of its own: `for (auto [x, y] : loader)` does not compile, and says what does.
   template <class T = void>
   Iterating begin() const {
@@ -135,7 +135,7 @@ class DataLoader {
     return {};
   }
   /// Batch `index` of epoch `number`.
-  Batch batch(std::int64_t number, std::int64_t index) const;
+  Batch batch(std::int64_t number, std::int64_t index, Location where = Location::current()) const;
 
  private:
   struct State;
@@ -151,9 +151,9 @@ class DataLoader::Epoch {
     using value_type = Batch;
     using difference_type = std::ptrdiff_t;
 
-    Iterator(const DataLoader& loader, std::int64_t number, std::int64_t index)
-        : loader_(&loader), number_(number), index_(index) {}
-    Batch operator*() const { return loader_->batch(number_, index_); }
+    Iterator(const DataLoader& loader, std::int64_t number, std::int64_t index, Location where)
+        : loader_(&loader), number_(number), index_(index), where_(where) {}
+    Batch operator*() const { return loader_->batch(number_, index_, where_); }
     Iterator& operator++() {
       ++index_;
       return *this;
@@ -163,16 +163,19 @@ class DataLoader::Epoch {
    private:
     const DataLoader* loader_;
     std::int64_t number_, index_;
+    Location where_;
   };
 
-  Epoch(DataLoader loader, std::int64_t number, std::int64_t first)
-      : loader_(std::move(loader)), number_(number), first_(first) {}
-  Iterator begin() const { return {loader_, number_, first_}; }
-  Iterator end() const { return {loader_, number_, loader_.size()}; }
+  /// `where`: the line of user code that errors of its batches name.
+  Epoch(DataLoader loader, std::int64_t number, std::int64_t first, Location where)
+      : loader_(std::move(loader)), number_(number), first_(first), where_(where) {}
+  Iterator begin() const { return {loader_, number_, first_, where_}; }
+  Iterator end() const { return {loader_, number_, loader_.size(), where_}; }
 
  private:
   DataLoader loader_;
   std::int64_t number_, first_;
+  Location where_;
 };
 
 /// Whether the folder or file is there and has data that a DataLoader opens.

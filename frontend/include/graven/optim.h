@@ -49,8 +49,9 @@ class Optimizer {
   /// Optimizer state by "<group>.<index>.<name>", and "step". Names: "momentum" (SGD, RMSprop, LARS); "m", "v", "max_v"
   /// (Adam, AdamW; LAMB without the last); "exp_avg" (NAdam, RAdam, Adamax, Lion), "exp_avg_sq" (NAdam, RAdam),
   /// "exp_inf" (Adamax); "square_avg" (RMSprop, Adadelta), "grad_avg" (RMSprop), "acc_delta" (Adadelta), "sum"
-  /// (Adagrad); "prev", "step_size" (Rprop). What the options do not use is left out, and so is what no step has made
-  /// yet. Then the options, "<group>.<option>": lr, beta1 and so on, and initial_lr, what schedules start from.
+  /// (Adagrad); "prev", "step_size" (Rprop); "row_var" and "col_var", or "variance" (Adafactor). What the options do
+  /// not use is left out, and so is what no step has made yet. Then the options, "<group>.<option>": lr, beta1 and so
+  /// on, and initial_lr, what schedules start from.
   nn::StateDict state_dict() const;
   /// State and options become those of the dictionary. All or nothing: when anything has the wrong shape or an option
   /// is out of range, or strict and anything is missing that the options call for, or unexpected, a user error lists it
@@ -353,6 +354,29 @@ class Lion : public OptimizerOf<LionOptions> {
   explicit Lion(std::vector<Tensor> parameters, LionOptions options = {})
       : OptimizerOf(std::move(parameters), options) {}
   explicit Lion(const std::vector<Group<LionOptions>>& groups) : OptimizerOf(groups) {}
+};
+
+struct AdafactorOptions {
+  double lr = 1e-2;
+  double beta2_decay = -0.8;                                            ///< the means move by t^beta2_decay
+  std::pair<std::optional<double>, double> eps = {std::nullopt, 1e-3};  ///< none: the epsilon of the parameter's dtype
+  double d = 1;  ///< changes with a larger root mean square are shortened
+  double weight_decay = 0;
+  bool maximize = false;
+  double clip_grad_max_norm = std::numeric_limits<double>::infinity();
+  double clip_grad_norm_type = 2;
+  static constexpr const char* kind = "adafactor";
+  std::map<std::string, double> values() const;
+};
+
+/// Shazeer and Stern 2018: of the last two dimensions only the means of squares of rows and of columns are kept, R and
+/// C, and v = R C / max(mean(R), eps.first); parameters of fewer dimensions keep v. u = g / sqrt(max(v, eps.first^2));
+/// p <- p (1 - lr weight_decay) - min(lr, 1 / sqrt(t)) max(eps.second, rms(p)) / max(1, rms(u) / d) u.
+class Adafactor : public OptimizerOf<AdafactorOptions> {
+ public:
+  explicit Adafactor(std::vector<Tensor> parameters, AdafactorOptions options = {})
+      : OptimizerOf(std::move(parameters), options) {}
+  explicit Adafactor(const std::vector<Group<AdafactorOptions>>& groups) : OptimizerOf(groups) {}
 };
 
 struct LARSOptions {
