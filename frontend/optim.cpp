@@ -273,10 +273,9 @@ std::map<std::string, double> LionOptions::values() const { return values_of(*th
 std::map<std::string, double> AdafactorOptions::values() const {
   if (eps.first && !(*eps.first >= 0))
     throw UserError("adafactor: the option eps[0] is out of range, got " + std::to_string(*eps.first));
-  return values_of(*this, {{"beta2_decay", beta2_decay},
-                           {"eps1", eps.first.value_or(ir::kEpsilonOfType)},
-                           {"eps2", eps.second},
-                           {"d", d}});
+  return values_of(
+      *this,
+      {{"beta2_decay", beta2_decay}, {"eps1", eps.first.value_or(ir::kEpsilonOfType)}, {"eps2", eps.second}, {"d", d}});
 }
 std::map<std::string, double> LARSOptions::values() const {
   return values_of(*this, {{"trust_coefficient", trust_coefficient}});

@@ -560,14 +560,10 @@ TEST_F(CudaOnCpu, HostPointersWithinStructsAreRefused) {
   int host = 0;
   EXPECT_EQ(failure([&] { launch(first_of_lists, 1, 1, out.get(), lists, Strided{two.get(), 1}); }), "");
   EXPECT_EQ(out.host()[0], 3);
-  EXPECT_MENTIONS(failure([&] {
-                    launch(first_of_lists, 1, 1, out.get(), lists, Strided{&host, 1});
-                  }),
+  EXPECT_MENTIONS(failure([&] { launch(first_of_lists, 1, 1, out.get(), lists, Strided{&host, 1}); }),
                   "is not device memory");
   lists.data[0][1] = &host;
-  EXPECT_MENTIONS(failure([&] {
-                    launch(first_of_lists, 1, 1, out.get(), lists, Strided{two.get(), 1});
-                  }),
+  EXPECT_MENTIONS(failure([&] { launch(first_of_lists, 1, 1, out.get(), lists, Strided{two.get(), 1}); }),
                   "is not device memory");
 }
 
