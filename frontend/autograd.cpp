@@ -179,10 +179,12 @@ void run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& g
                     where);
     for (const SavedTensor& s : node->saved) {
       if (s.tensor.impl()->storage->version.load(std::memory_order_relaxed) != s.version)
-        fail_backward("a tensor " + s.tensor.describe() + " that " + std::string(node->op->name) + " (" +
-                          node->where.file_name() + ":" + std::to_string(node->where.line) +
-                          ") needs for its gradient was changed in place since",
-                      where);
+        fail_backward(
+            "a tensor " + s.tensor.describe() + " that " + std::string(node->op->name) + " (" +
+                node->where.file_name() + ":" + std::to_string(node->where.line) +
+                ") needs for its gradient was changed in place since: use its clone() there, or change it after "
+                "backward()",
+            where);
       inputs.push_back(s.tensor);
     }
     const std::vector<Tensor> flowing = eager::run(*node->program, inputs);

@@ -156,6 +156,18 @@ TEST(DataLoader, TargetsMayBeLeftOut) {
   EXPECT_FALSE(data::TensorDataset(zeros({3, 2})).get(1).target.defined());
 }
 
+TEST(DataLoader, LoadersOfTheSameOptionsGoTogether) {
+  const data::DataLoaderOptions options{.batch_size = 3, .shuffle = true, .seed = 4};
+  const data::DataLoader numbers(data::TensorDataset(arange(8)), options),
+      rows(data::TensorDataset(arange(16).reshape({8, 2}), arange(8) * 10), options);
+  for (std::int64_t epoch = 0; epoch < 2; ++epoch)
+    for (std::int64_t b = 0; b < numbers.size(); ++b) {
+      const Tensor x = numbers.batch(epoch, b).data;
+      EXPECT_TRUE(equal(rows.batch(epoch, b).data.select(1, 0), x * 2));
+      EXPECT_TRUE(equal(rows.batch(epoch, b).target, x * 10));
+    }
+}
+
 TEST(DataLoader, SaysWhatIsWrongWithADataset) {
   const Tensor x = zeros({3, 2});
   Squares none;

@@ -17,6 +17,13 @@
 //     data::Batch get(std::int64_t index) const override { return {tensor(1.0 * index), tensor(1.0 * index * index)}; }
 //   };
 //   data::DataLoader own(Squares(), {.batch_size = 10});              // f32[10], f32[10]
+//
+// A batch is one tensor or two. Where a network takes more, loaders with the same options go through as many samples in
+// the same order, whatever they hold:
+//
+//   data::DataLoader texts(data::TensorDataset(tokens, labels), options), masks(data::TensorDataset(mask), options);
+//   for (std::int64_t b = 0; b < texts.size(); ++b)
+//     step(texts.batch(epoch, b).data, masks.batch(epoch, b).data, texts.batch(epoch, b).target);
 #pragma once
 
 #include <cstddef>
