@@ -100,7 +100,7 @@ SUITES = {
         "test_networks",
     ],
     "kernels/config/": ["test_kernels_native", "test_cuda_on_cpu", "test_ops", "test_operators", "test_networks"],
-    "kernels/reference/": ["test_kernels_native", "test_ops", "test_operators", "test_passes"],
+    "kernels/reference/": ["test_kernels_native", "test_ops", "test_operators", "test_passes", "test_frontend"],
     "kernels/cuda/": ["test_cuda_on_cpu", "test_cuda_projects"],
     "runtime_min/": ["test_runtime", "test_command", "test_errors", "test_emit", "test_projects"],
     "templates/project/cuda/": ["test_cuda_on_cpu", "test_cuda_projects"],
