@@ -542,7 +542,6 @@ Functor make_functor_with_inputs(const ir::OpDef& op) {
     functor.name = std::string(op.name) + "_with";
     parameters.emplace_back(spec.name);
   }
-  functor.inputs = static_cast<int>(parameters.size());
   std::string list;
   for (const std::string& parameter : parameters)
     list += (list.empty() ? "[[maybe_unused]] T " : ", [[maybe_unused]] T ") + parameter;
@@ -558,14 +557,14 @@ Functor make_functor_with_inputs(const ir::OpDef& op) {
       "    return {};\n"
       "  }}\n"
       "}};\n",
-      functor.name, functor.inputs, list, op.scalar.result_boolean ? "T(" + body + ")" : body);
+      functor.name, parameters.size(), list, op.scalar.result_boolean ? "T(" + body + ")" : body);
   return functor;
 }
 
 Functor make_functor(const ir::ScalarProgram& given) {
   GRAVEN_CHECK(!given.steps.empty(), "a scalar program without steps");
   const ir::ScalarProgram program = in_order(given);
-  Functor functor{functor_name(program), {}, program.inputs};
+  Functor functor{functor_name(program), {}};
   const ir::DType main = main_dtype(program);
   const bool spelled = types_of(program) != Types::common;
 

@@ -31,7 +31,6 @@ struct Functor {
   std::string name;  ///< of the struct; a C++ identifier
   std::string text;  ///< the struct, ending in a newline; needs kernels/config/device.h (GRAVEN_DEVICE) and
                      ///< kernels/cpu/scalar_math.h
-  int inputs = 1;
 };
 
 /// The functor of one elementwise operator with its attributes written into it. "cast" converts nothing itself: kernels
