@@ -71,12 +71,12 @@ TEST(DataLoader, HasTheBatchesOfPyTorch) {
       }
       EXPECT_EQ(found, expected);
       const std::string size = std::to_string(expected.size());
-      EXPECT_EQ(error_of([&] { loader.epoch(0, 9); }),
-                "error: DataLoader: the first batch must lie in [0, " + size +
-                    "], got 9\n  at data_test.cpp:" + std::to_string(__LINE__ - 2));
-      EXPECT_EQ(error_of([&] { loader.batch(0, 9); }),
-                "error: DataLoader: an epoch has " + size +
-                    " batches, there is no batch 9\n  at data_test.cpp:" + std::to_string(__LINE__ - 2));
+      const auto says = [&](const auto& mistake, const std::string& error) {
+        const std::string text = error_of(mistake);
+        EXPECT_EQ(text.find("error: DataLoader: " + error + "\n  at data_test.cpp:"), 0u) << text;
+      };
+      says([&] { loader.epoch(0, 9); }, "the first batch must lie in [0, " + size + "], got 9");
+      says([&] { loader.batch(0, 9); }, "an epoch has " + size + " batches, there is no batch 9");
     }
   }
 }
