@@ -24,7 +24,7 @@ class Executable {
   /// threads at a time.
   virtual void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
                    const std::vector<std::int64_t>& symbols, const std::vector<double>& learning_rates,
-                   std::int64_t step = 0, std::int64_t seed = 0) = 0;
+                   std::int64_t step, std::int64_t seed) = 0;
   /// Recomputes what depends on weights only (packed and folded weights). Called after any bound weight changed, before
   /// the next run.
   virtual void weights_changed() = 0;

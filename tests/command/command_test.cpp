@@ -143,6 +143,13 @@ TEST_F(Command, SaysThatAGraphIsSound) {
   }
 }
 
+TEST_F(Command, EmitsAgainWithTheBudgetThatWasGiven) {
+  output({"emit", "saved", "-o", "project", "-q", "--no-format", "--memory-budget", "1000000"});
+  output({"emit", "project", "--check", "--no-format"});
+  const ProcessResult r = run({"emit", "project", "--check", "--no-format", "--memory-budget", "1000001"});
+  EXPECT_EQ(r.exit_status, 1) << r.output;
+}
+
 /// The check and the emission say the same of every change: sound exactly where nothing would be written.
 TEST_F(Command, CheckIsSoundExactlyWhereEmissionChangesNothing) {
   const fs::path saved = work / "saved/graph.json", project = work / "project";

@@ -84,6 +84,20 @@ TEST_P(State, HasTheLibrarysNamesAndShapes) {
 }
 INSTANTIATE_TEST_SUITE_P(All, State, testing::ValuesIn(kStates), [](const auto& info) { return info.param.name; });
 
+/// Numbers of parameters as their publishers give them (transformers' gpt2 and bert-base-uncased, torchvision's). The
+/// files above are of narrower networks.
+TEST(Defaults, AreThePublishedNetworks) {
+  const auto count = [](const nn::ModuleBase& model) {
+    std::int64_t n = 0;
+    for (const Tensor& p : model.parameters()) n += p.numel();
+    return n;
+  };
+  EXPECT_EQ(count(models::GPT2LMHeadModel()), 124439808);
+  EXPECT_EQ(count(models::BertModel()), 109482240);
+  EXPECT_EQ(count(models::MobileNetV2()), 3504872);
+  EXPECT_EQ(count(models::vit_b_16()), 86567656);
+}
+
 struct OutputCase {
   std::string name;
   std::int64_t size;
