@@ -399,8 +399,12 @@ class Builder {
       if (std::any_of(kind.fixed.begin(), kind.fixed.end(), [&](const auto& f) { return f.first == name; })) continue;
       if (a.type == ir::AttributeType::boolean)
         options[name] = maybe(1);
-      else if (name == "eps")
+      else if (name == "eps" || name == "eps1")
         options[name] = 0.1;
+      else if (name == "beta2_decay")
+        options[name] = -0.5 - maybe(0.3);
+      else if (name == "d")
+        options[name] = 1 + maybe(1);
       else if (name == "beta1" || name == "beta2" || name == "alpha" || name == "rho")
         options[name] = 0.5 + maybe(0.4);
       else
