@@ -349,11 +349,17 @@ LoadReport check_entries(const std::vector<LoadTarget>& targets, const StateDict
   return report;
 }
 
+void check_step(std::int64_t step, const std::string& what, Location where) {
+  if (step < 0) graven::detail::fail_at(what + " must not be negative, got " + std::to_string(step), where);
+  // As many as a double counts: rates and corrections are computed of it. Checkpoints of programs have this limit, too.
+  if (step > std::int64_t{1} << 53)
+    graven::detail::fail_at(what + " must be at most 2^53, got " + std::to_string(step), where);
+}
+
 void check_train_step(const StateDict& state, const std::string& what, Location where) {
   for (const auto& [name, t] : state)
-    if (name == "train_step" && t.defined() && t.numel() == 1 && t.dtype() == DType::i64 && t.item<std::int64_t>() < 0)
-      graven::detail::fail_at(what + ": train_step must not be negative, got " + std::to_string(t.item<std::int64_t>()),
-                              where);
+    if (name == "train_step" && t.defined() && t.numel() == 1 && !ir::is_floating(t.dtype()))
+      check_step(t.item<std::int64_t>(), what + ": train_step", where);
 }
 
 LoadReport load_tensors(const StateDict& targets, const StateDict& state, bool strict, const std::string& what,

@@ -74,7 +74,9 @@ struct LoadTarget {
 LoadReport check_entries(const std::vector<LoadTarget>& targets, const StateDict& state, bool strict,
                          const std::string& what, Location where);
 
-/// User error when `state` has a train_step below 0.
+/// User error, beginning with `what`, unless the count of steps lies in [0, 2^53].
+void check_step(std::int64_t step, const std::string& what, Location where);
+/// The same of the train_step in `state`.
 void check_train_step(const StateDict& state, const std::string& what, Location where);
 
 /// Copies `state` into the tensors of `targets`, all or nothing. A tensor that stands under several names needs to come

@@ -219,9 +219,7 @@ nn::LoadReport Optimizer::load_state_dict(const nn::StateDict& state, bool stric
       throw;
     }
     for (std::size_t i = 0; i < next[g].steps.size(); ++i)
-      if (next[g].steps[i] < 0)
-        detail::fail_at(fmt::format("{}: {}.{}.step must not be negative, got {}", what, g, i, next[g].steps[i]),
-                        where);
+      nn::check_step(next[g].steps[i], fmt::format("{}: {}.{}.step", what, g, i), where);
   }
   for (const Buffer& b : buffers) *b.own = b.given->detach().to(b.dtype).clone();
   state_->groups = std::move(next);

@@ -73,7 +73,11 @@ void check_options(std::string_view kind, const std::map<std::string, double>& o
       check_range(kind, name, it->second, {.least = 0, .most = kMost});
   for (const AttributeSpec& a : op.attributes) {
     const auto it = options.find(std::string(a.name));
-    if (it == options.end() || !a.range) continue;
+    if (it == options.end()) continue;
+    if (a.type == AttributeType::boolean && it->second != 0 && it->second != 1)
+      throw UserError(std::string(kind) + ": the option " + std::string(a.name) + " must be 0 or 1, got " +
+                      std::to_string(it->second));
+    if (!a.range) continue;
     NumberRange range = *a.range;
     range.most = std::min(range.most, kMost);
     check_range(kind, a.shown.empty() ? a.name : a.shown, it->second, range);

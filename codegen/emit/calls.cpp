@@ -106,9 +106,20 @@ class Writer {
     if (!n.outputs.empty()) return graph_.value(n.outputs[0]).name;
     if (ir::is_update(*n.op)) {
       const ir::Value& value = graph_.value(n.inputs[ir::input_range(n, ir::InputRole::rate).begin]);
-      if (value.kind == ir::ValueKind::hyper) return "optimizer." + value.name.substr(value.name.find('.') + 1);
+      if (value.kind == ir::ValueKind::hyper)
+        return "optimizer." + value.name.substr(value.name.find('.') + 1) + other_dtype(n);
     }
     return std::string(n.op->name) + "." + graph_.value(n.inputs.at(0)).name;
+  }
+
+  /// ".bf16", of an update whose group has one of another dtype before it: what their configs say may depend on that.
+  std::string other_dtype(const ir::Node& update) const {
+    const auto rate_of = [](const ir::Node& n) { return n.inputs[ir::input_range(n, ir::InputRole::rate).begin]; };
+    const auto first = std::find_if(graph_.nodes.begin(), graph_.nodes.end(), [&](const ir::Node& n) {
+      return ir::is_update(*n.op) && rate_of(n) == rate_of(update);
+    });
+    const auto dtype_of = [&](const ir::Node& n) { return graph_.type(n.inputs[0]).dtype; };
+    return dtype_of(*first) == dtype_of(update) ? "" : "." + std::string(ir::name(dtype_of(update)));
   }
 
   /// What the sizes of a step's variadic input are named after: several updates of one optimizer have a config in

@@ -25,6 +25,7 @@ void adafactor(const adafactor_config& config, std::int64_t count, T* const* par
     const C old = static_cast<C>(mean), square = static_cast<C>(to);
     mean = static_cast<T>(weight < C(0.5) ? old + weight * (square - old) : square - (1 - weight) * (square - old));
   };
+  const double eps1 = config.eps1;
   for (std::int64_t t = 0; t < count; ++t) {
     const adafactor_shape shape(sizes + 3 * t);
     const std::int64_t numel = shape.numel();
@@ -56,28 +57,28 @@ void adafactor(const adafactor_config& config, std::int64_t count, T* const* par
         }
       }
 
-    /// The gradient over the root of the estimated mean of its square.
-    const auto change = [&](std::int64_t i) {
-      C estimate;
-      if (!factored) {
-        estimate = static_cast<C>(variances[t][i]);
-      } else {
-        const std::int64_t row = i / shape.columns, matrix = row / shape.rows;
+    /// The gradients of a matrix's row over the roots of the estimated means of their squares: what(element, change).
+    const auto for_changes = [&](const auto& what) {
+      for (std::int64_t matrix = 0; matrix < shape.matrices; ++matrix) {
         double mean = 0;
-        for (std::int64_t r = 0; r < shape.rows; ++r)
+        for (std::int64_t r = 0; factored && r < shape.rows; ++r)
           mean += static_cast<double>(static_cast<C>(row_vars[t][matrix * shape.rows + r]));
         mean /= static_cast<double>(shape.rows);
-        if (mean < config.eps1) mean = config.eps1;
-        estimate = static_cast<C>(static_cast<double>(static_cast<C>(row_vars[t][row])) / mean) *
-                   static_cast<C>(col_vars[t][matrix * shape.columns + i % shape.columns]);
+        if (mean < eps1) mean = eps1;
+        for (std::int64_t r = 0; r < shape.rows; ++r)
+          for (std::int64_t c = 0; c < shape.columns; ++c) {
+            const std::int64_t row = matrix * shape.rows + r, i = row * shape.columns + c;
+            C estimate = factored ? static_cast<C>(static_cast<double>(static_cast<C>(row_vars[t][row])) / mean) *
+                                        static_cast<C>(col_vars[t][matrix * shape.columns + c])
+                                  : static_cast<C>(variances[t][i]);
+            const C least = static_cast<C>(eps1 * eps1);
+            if (estimate < least) estimate = least;
+            what(i, static_cast<C>(grad[i]) / std::sqrt(estimate));
+          }
       }
-      const C least = static_cast<C>(config.eps1 * config.eps1);
-      if (estimate < least) estimate = least;
-      return static_cast<C>(grad[i]) / std::sqrt(estimate);
     };
     double of_changes = 0;
-    for (std::int64_t i = 0; i < numel; ++i)
-      of_changes += static_cast<double>(change(i)) * static_cast<double>(change(i));
+    for_changes([&](std::int64_t, C u) { of_changes += static_cast<double>(u) * static_cast<double>(u); });
 
     const double size = static_cast<double>(numel);
     const double rms_parameter = std::sqrt(of_parameter / size), rms_changes = std::sqrt(of_changes / size) / config.d;
@@ -86,8 +87,9 @@ void adafactor(const adafactor_config& config, std::int64_t count, T* const* par
     length /= rms_changes > 1 ? rms_changes : 1;
     if (config.maximize) length = -length;
     const C shrink = static_cast<C>(1 - lr * config.weight_decay);
-    for (std::int64_t i = 0; i < numel; ++i)
-      p[i] = static_cast<T>(static_cast<C>(p[i]) * shrink - static_cast<C>(length) * change(i));
+    for_changes([&](std::int64_t i, C u) {
+      p[i] = static_cast<T>(static_cast<C>(p[i]) * shrink - static_cast<C>(length) * u);
+    });
   }
 }
 

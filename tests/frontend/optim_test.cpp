@@ -197,6 +197,37 @@ TEST(Optimizers, CenteredRmspropHasNoRootOfLessThanZero) {
   EXPECT_TRUE(p.isfinite().all().item<bool>());
 }
 
+/// Their configs differ by the dtype's epsilon.
+TEST(Optimizers, AGroupOfSeveralDtypesStepsInAGraphAsEagerly) {
+  struct Net : nn::Module<Net> {
+    Tensor a = parameter("a", full({3, 4}, 0.5).to(bf16)), b = parameter("b", full({4}, 0.5)),
+           c = parameter("c", full({2, 3, 4}, 0.25).to(f64));
+    Tensor forward(Tensor x) { return x * a.to(f32) * b * c.to(f32); }
+  };
+  struct Train : nn::Graph<Train> {
+    Net net;
+    Train(Net n, const optim::Optimizer& o) : net(child("net", n)) { add_optimizer(o); }
+    Tensor build(Tensor x) {
+      Tensor loss = (net(x) - 1).square().mean();
+      loss.backward();
+      return loss;
+    }
+  };
+  Net eager, graphed;
+  optim::Adafactor optimizer(eager.parameters());
+  Train graph(graphed, optim::Adafactor(graphed.parameters()));
+  const Tensor x = ones({3, 4});
+  for (int t = 0; t < 3; ++t) {
+    Tensor loss = (eager(x) - 1).square().mean();
+    loss.backward();
+    optimizer.step();
+    optimizer.zero_grad();
+    EXPECT_NEAR(graph(x).item<double>(), loss.item<double>(), 1e-6);
+  }
+  EXPECT_TRUE(allclose(graphed.a.to(f32), eager.a.to(f32), 1e-6, 1e-6));
+  EXPECT_TRUE(allclose(graphed.c, eager.c, 1e-6, 1e-6));
+}
+
 TEST(Optimizers, KeepGroupsApart) {
   Tensor a = tensor({1.}).requires_grad_(), b = tensor({1.}).requires_grad_(), unused = tensor({1.}).requires_grad_();
   optim::SGD optimizer({{{a, unused}, {.lr = 0.5}}, {{b}, {.lr = 0.25}}});
@@ -401,6 +432,9 @@ TEST(OptimizerState, SaysWhatIsWrong) {
       {"0.0.step", tensor({1, 2}), "mismatch    0.0.step  expected i64[], got i64[2]"},
       {"0.0.step", tensor(1.0), "mismatch    0.0.step  expected i64[], got f32[]"},
       {"0.0.step", tensor(-1), "0.0.step must not be negative, got -1"},
+      {"0.0.step", tensor(std::numeric_limits<std::int64_t>::max()),
+       "0.0.step must be at most 2^53, got 92233720368547"},
+      {"0.maximize", tensor(0.5, f64), "the option maximize must be 0 or 1, got 0.5"},
       {"0.lr", tensor(-1., f64), "adam: the option lr is out of range, got -1"},
       {"0.lr", tensor(std::nan(""), f64), "adam: the option lr is out of range, got nan"},
       {"0.lr", tensor({1., 2.}), "mismatch    0.lr  expected f64[], got f32[2]"},

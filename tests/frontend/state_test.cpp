@@ -82,6 +82,10 @@ const Fault kFaults[] = {
      "mismatch    train_step  expected i64[], got f32[]"},
     {"negative_step", [](nn::StateDict& s) { entry(s, "train_step") = tensor(-1); },
      "train_step must not be negative, got -1"},
+    {"negative_step_of_another_integer", [](nn::StateDict& s) { entry(s, "train_step") = tensor(-5, i32); },
+     "train_step must not be negative, got -5"},
+    {"far_step", [](nn::StateDict& s) { entry(s, "train_step") = tensor((std::int64_t{1} << 53) + 1); },
+     "train_step must be at most 2^53, got 9007199254740993"},
     {"twice", [](nn::StateDict& s) { s.push_back(s.front()); }, "twice       model.first.weight"},
 };
 
