@@ -55,7 +55,7 @@ Batch Dataset::get_batch(const Sizes& indices) const {
     samples.push_back(get(index));
     require_like(samples.back(), index, samples.front(), indices.front());
   }
-  const auto stacked = [&](Tensor Batch::*part) {
+  const auto stacked = [&](Tensor Batch::* part) {
     std::vector<Tensor> tensors;
     for (const Batch& sample : samples)
       if ((sample.*part).defined()) tensors.push_back(sample.*part);

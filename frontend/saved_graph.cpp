@@ -60,8 +60,8 @@ SavedGraph::SavedGraph(const std::string& directory, Location where) : state_(st
         for (const ir::OptimizerState& state : ir::optimizer_kind(optimizer.kind).states)
           if (const auto type = ir::state_type(state, group.options, s.graph.type(p));
               type && trained.count(s.graph.value(p).name))
-            s.variables.push_back({s.graph.value(p).name + "-" + std::string(state.name),
-                                   zeros(type->shape, type->dtype), true});
+            s.variables.push_back(
+                {s.graph.value(p).name + "-" + std::string(state.name), zeros(type->shape, type->dtype), true});
 }
 
 const std::string& SavedGraph::name() const { return state_->graph.name; }

@@ -11,10 +11,12 @@ namespace {
 struct DTypeInfo {
   std::string_view name;
   std::size_t size;
+  double epsilon = 0;
 };
 
-constexpr DTypeInfo kInfo[] = {{"f32", 4}, {"f64", 8}, {"f16", 2}, {"bf16", 2}, {"i8", 1},
-                               {"i32", 4}, {"i64", 8}, {"u8", 1},  {"bool", 1}};
+constexpr DTypeInfo kInfo[] = {{"f32", 4, 0x1p-23}, {"f64", 8, 0x1p-52}, {"f16", 2, 0x1p-10},
+                               {"bf16", 2, 0x1p-7}, {"i8", 1},           {"i32", 4},
+                               {"i64", 8},          {"u8", 1},           {"bool", 1}};
 
 }  // namespace
 
@@ -27,6 +29,8 @@ std::optional<DType> dtype_from_name(std::string_view text) {
 }
 
 std::size_t size_of(DType dtype) { return kInfo[static_cast<std::size_t>(dtype)].size; }
+
+double epsilon_of(DType dtype) { return kInfo[static_cast<std::size_t>(dtype)].epsilon; }
 
 bool is_floating(DType d) { return d == DType::f32 || d == DType::f64 || d == DType::f16 || d == DType::bf16; }
 

@@ -134,28 +134,15 @@ ir::TensorData number(const ir::TensorType& type, auto value) {
   return scalar;
 }
 
-/// Half the distance between 1 and the next number.
-double epsilon_of(ir::DType dtype) {
-  switch (dtype) {
-    case ir::DType::f64:
-      return 0x1p-53;
-    case ir::DType::f32:
-      return 0x1p-24;
-    case ir::DType::f16:
-      return 0x1p-11;
-    case ir::DType::bf16:
-      return 0x1p-8;
-    default:
-      return 0;
-  }
-}
+/// The most that rounding to the dtype changes a number, in parts of it.
+double rounding_of(ir::DType dtype) { return ir::epsilon_of(dtype) / 2; }
 
 /// Each number by a random few roundings nearer to 0, where it stays within what it may be. In double and single
 /// precision up to 64, so that what jumps near a number (the slope of ReLU at 0) jumps here sooner than in a program.
 void round_at_random(const std::string& name, ir::TensorData& data) {
   const ir::DType dtype = data.type.dtype;
   if (!ir::is_floating(dtype)) return;
-  const double most = dtype == ir::DType::f64 || dtype == ir::DType::f32 ? 64 * epsilon_of(dtype) : epsilon_of(dtype);
+  const double most = dtype == ir::DType::f64 || dtype == ir::DType::f32 ? 64 * rounding_of(dtype) : rounding_of(dtype);
   const std::uint64_t seed = hash("rounding." + name);
   for (std::size_t i = 0; i < element_count(data); ++i)
     put_number(data, i, number_at(data, i) * (1 - most * uniform(seed, i)));
@@ -248,7 +235,7 @@ class Recorder {
       most = std::fmax(most, largest_of(data));
     }
     for (const auto& [name, data] : exact) {
-      const double epsilon = epsilon_of(data.type.dtype), apart = distance(data, rounded.at(name));
+      const double epsilon = rounding_of(data.type.dtype), apart = distance(data, rounded.at(name));
       double own = largest_of(data), tolerance = 4 * apart;
       if (apart > own / 1024) tolerance += 28 * apart + 64 * epsilon * most_of_kind.at(kind_of(name));
       if (const auto before = magnitudes_.find(name); before != magnitudes_.end()) own += before->second;

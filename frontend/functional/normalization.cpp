@@ -29,19 +29,6 @@ std::int64_t check_normalized(const char* function, const Operand& operand, cons
   return rank;
 }
 
-double epsilon(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return std::numeric_limits<double>::epsilon();
-    case DType::f16:
-      return 0x1p-10;
-    case DType::bf16:
-      return 0x1p-7;
-    default:
-      return std::numeric_limits<float>::epsilon();
-  }
-}
-
 void update_running(const Tensor& running, const Tensor& statistic, double momentum, Location where) {
   NoGradGuard no_grad;
   Tensor target = running;
@@ -80,8 +67,8 @@ Tensor layer_norm(const Operand& x, const Sizes& normalized_shape, const Tensor&
 
 Tensor rms_norm(const Operand& x, const Sizes& normalized_shape, const Tensor& weight, std::optional<double> eps) {
   const std::int64_t dims = check_normalized("rms_norm", x, normalized_shape);
-  return apply("rms_norm", {x.tensor(), weight}, {{"dims", dims}, {"eps", eps.value_or(epsilon(x.tensor().dtype()))}},
-               x.where());
+  return apply("rms_norm", {x.tensor(), weight},
+               {{"dims", dims}, {"eps", eps.value_or(ir::epsilon_of(x.tensor().dtype()))}}, x.where());
 }
 
 Tensor group_norm(const Operand& x, std::int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 
 #include "ir/ops/optimizer_shared.h"
 #include "ir/optimizer_kind.h"
@@ -13,19 +12,6 @@ namespace {
 std::vector<Dim> sizes_of(const Shape& shape) {
   if (shape.rank() < 2) return {1, 1, shape.numel()};
   return {ops::product(shape, 0, shape.rank() - 2), shape.back(1), shape.back()};
-}
-
-double epsilon_of(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return std::numeric_limits<double>::epsilon();
-    case DType::f16:
-      return 0x1p-10;
-    case DType::bf16:
-      return 0x1p-7;
-    default:
-      return std::numeric_limits<float>::epsilon();
-  }
 }
 
 KernelCall kernel(const NodeView& node) {

@@ -52,23 +52,26 @@ struct adafactor_columns {
   }
 };
 
-/// The sum of squares, an element to each lane.
-template <class T>
-[[gnu::noinline]] double sum_of_squares(std::int64_t n, const T* x) {
+/// The sum of squares of element(i), an element to each lane.
+template <class Element>
+GRAVEN_ALWAYS_INLINE double sum_of_squares_of(std::int64_t n, const Element& element) {
   double lanes[kAdafactorLanes] = {};
+  const auto add = [&](std::int64_t lane, std::int64_t i) GRAVEN_INLINE_LAMBDA {
+    const double value = static_cast<double>(element(i));
+    lanes[lane] = fma(value, value, lanes[lane]);
+  };
   std::int64_t i = 0;
   for (; i + kAdafactorLanes <= n; i += kAdafactorLanes)
-    for (std::int64_t lane = 0; lane < kAdafactorLanes; ++lane) {
-      const double value = static_cast<double>(x[i + lane]);
-      lanes[lane] = fma(value, value, lanes[lane]);
-    }
-  for (std::int64_t lane = 0; i + lane < n; ++lane) {
-    const double value = static_cast<double>(x[i + lane]);
-    lanes[lane] = fma(value, value, lanes[lane]);
-  }
+    for (std::int64_t lane = 0; lane < kAdafactorLanes; ++lane) add(lane, i + lane);
+  for (std::int64_t lane = 0; i + lane < n; ++lane) add(lane, i + lane);
   double sum = 0;
   for (const double lane : lanes) sum += lane;
   return sum;
+}
+
+template <class T>
+[[gnu::noinline]] double sum_of_squares(std::int64_t n, const T* x) {
+  return sum_of_squares_of(n, [x](std::int64_t i) GRAVEN_INLINE_LAMBDA { return x[i]; });
 }
 
 /// mean + weight (square - mean), from the nearer one: in the first step the weight is 1.
@@ -106,20 +109,8 @@ GRAVEN_ALWAYS_INLINE T adafactor_change(T grad, T variance, T factor, T least) {
 
 template <class T>
 [[gnu::noinline]] double squares_of_changes(std::int64_t n, const T* grad, const T* variance, T factor, T least) {
-  double lanes[kAdafactorLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kAdafactorLanes <= n; i += kAdafactorLanes)
-    for (std::int64_t lane = 0; lane < kAdafactorLanes; ++lane) {
-      const double u = static_cast<double>(adafactor_change(grad[i + lane], variance[i + lane], factor, least));
-      lanes[lane] = fma(u, u, lanes[lane]);
-    }
-  for (std::int64_t lane = 0; i + lane < n; ++lane) {
-    const double u = static_cast<double>(adafactor_change(grad[i + lane], variance[i + lane], factor, least));
-    lanes[lane] = fma(u, u, lanes[lane]);
-  }
-  double sum = 0;
-  for (const double lane : lanes) sum += lane;
-  return sum;
+  return sum_of_squares_of(
+      n, [=](std::int64_t i) GRAVEN_INLINE_LAMBDA { return adafactor_change(grad[i], variance[i], factor, least); });
 }
 
 template <class T>
@@ -143,9 +134,13 @@ inline void adafactor(Threads& threads, const adafactor_config& config, std::int
   constexpr std::int64_t kPiece = adafactor_shape::kPieceRows;
   const T weight = static_cast<T>(math::pow(static_cast<double>(step), config.beta2_decay));
   const T least = static_cast<T>(config.eps1 * config.eps1);
-  double* const means = static_cast<double*>(workspace);  // of row_var: one a matrix
-  double* sums = means;                                   // of squares, of each piece: the parameter's, u's
-  for (std::int64_t t = 0; t < count; ++t) sums += rows.shape(t).matrices;
+  /// The means of row_var, one a matrix, of all tensors in their order; behind them sums of squares.
+  const auto means_of = [&](std::int64_t t) {
+    double* means = static_cast<double*>(workspace);
+    for (std::int64_t before = 0; before < t; ++before) means += rows.shape(before).matrices;
+    return means;
+  };
+  double* const sums = means_of(count);  // of each piece: the parameter's, u's
 
   // ---- the means of rows, or of elements ----
   for_each_piece(
@@ -176,19 +171,16 @@ inline void adafactor(Threads& threads, const adafactor_config& config, std::int
     detail::move_columns(shape.rows, shape.columns, n, weight, grads[t] + matrix * shape.rows * shape.columns + c,
                          col_vars[t] + matrix * shape.columns + c);
     if (c > 0) return;
-    double* mean = means + matrix;
-    for (std::int64_t before = 0; before < t; ++before) mean += rows.shape(before).matrices;
     double sum = 0;
     for (std::int64_t r = 0; r < shape.rows; ++r) sum += static_cast<double>(row_vars[t][matrix * shape.rows + r]);
-    *mean = sum / static_cast<double>(shape.rows);
+    means_of(t)[matrix] = sum / static_cast<double>(shape.rows);
   });
 
   /// Calls what(elements before the row, its length, its variance, its factor) for rows of a piece.
   const auto for_rows = [&](std::int64_t t, std::int64_t first, std::int64_t n, const auto& what) {
     const adafactor_shape shape = rows.shape(t);
     const bool factored = rows.factored(t);
-    const double* own_means = means;
-    for (std::int64_t before = 0; before < t; ++before) own_means += rows.shape(before).matrices;
+    const double* const own_means = means_of(t);
     for (std::int64_t r = first; r < first + n; ++r) {
       const std::int64_t begin = shape.row_begin(factored, r), length = shape.row_length(factored, r);
       if (factored) {

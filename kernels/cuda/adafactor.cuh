@@ -65,6 +65,18 @@ __device__ inline T adafactor_change(const adafactor_list<T>& list, const adafac
   return list.grads[t][i] / math::sqrt(estimate < step.least ? step.least : estimate);  // NaN stays NaN
 }
 
+/// A block's sum of the squares of element(i), as its sum `Which`.
+template <int Which, class T, class Element>
+__device__ inline void add_squares(const adafactor_list<T>& list, const Element& element) {
+  double sum = 0;
+  for (std::int64_t i = first_item(); i < list.numel(blockIdx.y); i += item_stride()) {
+    const double x = static_cast<double>(element(i));
+    sum = math::fma(x, x, sum);
+  }
+  sum = block_reduce<sum_of>(sum);
+  if (threadIdx.x == 0) list.own_sums()[Which] = sum;
+}
+
 /// The means of rows, a block each in turn, or of elements; and the parameter's squares.
 template <class T>
 __global__ void adafactor_rows_kernel(adafactor_list<T> list, adafactor_step<T> step) {
@@ -87,13 +99,7 @@ __global__ void adafactor_rows_kernel(adafactor_list<T> list, adafactor_step<T> 
             adafactor_mean(list.row_vars[t][row], step.weight, static_cast<T>(sum / static_cast<double>(columns)));
     }
   }
-  double of_parameter = 0;
-  for (std::int64_t i = first_item(); i < list.numel(t); i += item_stride()) {
-    const double p = static_cast<double>(list.params[t][i]);
-    of_parameter = math::fma(p, p, of_parameter);
-  }
-  of_parameter = block_reduce<sum_of>(of_parameter);
-  if (threadIdx.x == 0) list.own_sums()[0] = of_parameter;
+  add_squares<0>(list, [&](std::int64_t i) { return list.params[t][i]; });
 }
 
 /// The means of columns, a thread each.
@@ -130,13 +136,7 @@ __global__ void adafactor_means_kernel(adafactor_list<T> list) {
 
 template <class T>
 __global__ void adafactor_changes_kernel(adafactor_list<T> list, adafactor_step<T> step) {
-  double of_changes = 0;
-  for (std::int64_t i = first_item(); i < list.numel(blockIdx.y); i += item_stride()) {
-    const double u = static_cast<double>(adafactor_change(list, step, i));
-    of_changes = math::fma(u, u, of_changes);
-  }
-  of_changes = block_reduce<sum_of>(of_changes);
-  if (threadIdx.x == 0) list.own_sums()[1] = of_changes;
+  add_squares<1>(list, [&](std::int64_t i) { return adafactor_change(list, step, i); });
 }
 
 template <class T>

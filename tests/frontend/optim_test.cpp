@@ -257,9 +257,7 @@ TEST(Optimizers, SayWhatIsWrong) {
   EXPECT_NE(error_of([&] { optim::SGD({p * 2}); }).find("must be a leaf"), std::string::npos);
   EXPECT_NE(error_of([&] { optim::SGD({p}, {.lr = -1}); }).find("lr is out of range"), std::string::npos);
   EXPECT_NE(error_of([&] { optim::SGD({p}, {.nesterov = true}); }).find("nesterov needs momentum"), std::string::npos);
-  EXPECT_NE(error_of([&] {
-              optim::Adam({p}, {.betas = {0.9, 1.0}});
-            }).find("betas[1] is out of range"),
+  EXPECT_NE(error_of([&] { optim::Adam({p}, {.betas = {0.9, 1.0}}); }).find("betas[1] is out of range"),
             std::string::npos);
   EXPECT_NE(error_of([&] { optim::SGD({p}, {.clip_grad_max_norm = -1}); }).find("clip_grad_max_norm is out of range"),
             std::string::npos);
@@ -281,14 +279,11 @@ TEST(Optimizers, SayWhatIsWrong) {
             std::string::npos);
   EXPECT_NE(error_of([&] { optim::Adadelta({p}, {.rho = -0.1}); }).find("adadelta: the option rho is out of range"),
             std::string::npos);
-  EXPECT_NE(error_of([&] {
-              optim::LAMB({p}, {.betas = {1.0, 0.9}});
-            }).find("lamb: the option betas[0] is out of range"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { optim::LAMB({p}, {.betas = {1.0, 0.9}}); }).find("lamb: the option betas[0] is out of range"),
+      std::string::npos);
   optim::SGD a({p}), b({p});
-  EXPECT_NE(error_of([&] {
-              a.load_state_dict({{"9.9.step", tensor(1)}});
-            }).find("missing     0.0.step"),
+  EXPECT_NE(error_of([&] { a.load_state_dict({{"9.9.step", tensor(1)}}); }).find("missing     0.0.step"),
             std::string::npos);
 }
 

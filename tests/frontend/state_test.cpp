@@ -62,15 +62,9 @@ const Fault kFaults[] = {
     {"missing_step", [](nn::StateDict& s) { s.pop_back(); }, "missing     train_step  i64[]", true},
     {"unexpected", [](nn::StateDict& s) { s.emplace_back("model.other.weight", zeros({1})); },
      "unexpected  model.other.weight  f32[1]", true},
-    {"shape",
-     [](nn::StateDict& s) {
-       entry(s, "model.last.weight") = zeros({2, 5});
-     },
+    {"shape", [](nn::StateDict& s) { entry(s, "model.last.weight") = zeros({2, 5}); },
      "mismatch    model.last.weight  expected f32[2,4], got f32[2,5]"},
-    {"rank",
-     [](nn::StateDict& s) {
-       entry(s, "model.last.bias") = zeros({1, 2});
-     },
+    {"rank", [](nn::StateDict& s) { entry(s, "model.last.bias") = zeros({1, 2}); },
      "mismatch    model.last.bias  expected f32[2], got f32[1,2]"},
     {"shape_of_state", [](nn::StateDict& s) { entry(s, "model.first.bias-momentum") = zeros({3}); },
      "mismatch    model.first.bias-momentum  expected f32[4], got f32[3]"},
@@ -414,9 +408,7 @@ TEST(RegisteredTensors, SayWhatIsWrong) {
               layer.weight = layer.weight * 2;
             }).find("the result of an operator, f32[2,2], is assigned to 'weight' of Linear"),
             std::string::npos);
-  EXPECT_NE(error_of([&] {
-              layer.weight = zeros({2, 2}, i64);
-            }).find("'weight' of Linear must be floating-point"),
+  EXPECT_NE(error_of([&] { layer.weight = zeros({2, 2}, i64); }).find("'weight' of Linear must be floating-point"),
             std::string::npos);
   struct Local : nn::Module<Local> {
     nn::Linear inner = child("inner", nn::Linear(2, 2));
@@ -426,9 +418,7 @@ TEST(RegisteredTensors, SayWhatIsWrong) {
       return linear(x, weight);
     }
   };
-  EXPECT_NE(error_of([] {
-              Local()(ones({1, 2}));
-            }).find("assigned to 'weight' of Linear within forward() or build()"),
+  EXPECT_NE(error_of([] { Local()(ones({1, 2})); }).find("assigned to 'weight' of Linear within forward() or build()"),
             std::string::npos);
 
   // A copy that was made before.

@@ -92,14 +92,14 @@ class TensorDataset : public Dataset {
 class Source {
  public:
   template <class Path>
-  requires std::is_convertible_v<const Path&, std::string> Source(const Path& path)
-      : path_(path) {}  // NOLINT: DataLoader("fashion-mnist")
+    requires std::is_convertible_v<const Path&, std::string>
+  Source(const Path& path) : path_(path) {}  // NOLINT: DataLoader("fashion-mnist")
   template <class D>
-  requires std::is_base_of_v<Dataset, D> Source(D dataset)
-      : dataset_(std::make_shared<const D>(std::move(dataset))) {}  // NOLINT: DataLoader(Squares())
+    requires std::is_base_of_v<Dataset, D>
+  Source(D dataset) : dataset_(std::make_shared<const D>(std::move(dataset))) {}  // NOLINT: DataLoader(Squares())
   template <class D>
-  requires std::is_base_of_v<Dataset, D> Source(std::shared_ptr<D> dataset)
-      : dataset_(std::move(dataset)), is_dataset_(true) {}  // NOLINT
+    requires std::is_base_of_v<Dataset, D>
+  Source(std::shared_ptr<D> dataset) : dataset_(std::move(dataset)), is_dataset_(true) {}  // NOLINT
 
   bool is_dataset() const { return is_dataset_ || dataset_; }
   const std::string& path() const { return path_; }

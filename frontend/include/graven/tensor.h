@@ -45,9 +45,8 @@ struct Length {
 /// An index with the line that it stands on: operators take no further argument.
 struct Position {
   template <class T>
-  requires std::convertible_to<T, std::int64_t> &&
-      (std::is_integral_v<T> ||
-       std::is_enum_v<T>)Position(T index, Location where = Location::current())  // NOLINT: implicit, as its use is
+    requires std::convertible_to<T, std::int64_t> && (std::is_integral_v<T> || std::is_enum_v<T>)
+  Position(T index, Location where = Location::current())  // NOLINT: implicit, as its use is
       : index(static_cast<std::int64_t>(index)), where(where) {}
   std::int64_t index;
   Location where;
@@ -423,8 +422,8 @@ class Operand {
  public:
   Operand(const Tensor& tensor, Location where = Location::current()) : tensor_(tensor), where_(where) {}  // NOLINT
   template <class T>
-  requires std::is_arithmetic_v<T> Operand(T number, Location where = Location::current())
-      : scalar_(number), where_(where) {}                                                           // NOLINT
+    requires std::is_arithmetic_v<T>
+  Operand(T number, Location where = Location::current()) : scalar_(number), where_(where) {}       // NOLINT
   Operand(Scalar number, Location where = Location::current()) : scalar_(number), where_(where) {}  // NOLINT
 
   bool is_tensor() const { return !scalar_.has_value(); }
@@ -471,7 +470,8 @@ Tensor randperm(std::int64_t n, Location where = Location::current());
 class NestedList {
  public:
   template <class T>
-  requires std::is_arithmetic_v<T> NestedList(T number) : leaf_(number) {}  // NOLINT
+    requires std::is_arithmetic_v<T>
+  NestedList(T number) : leaf_(number) {}  // NOLINT
   NestedList(std::initializer_list<NestedList> items) : items_(items), is_list_(true) {}
 
   bool is_list() const { return is_list_; }
