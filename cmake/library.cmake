@@ -31,11 +31,16 @@ add_custom_command(
   COMMENT "Writing the table of eager kernels")
 set(EAGER_KERNEL_SOURCES ${EAGER_TABLE_SOURCES} ${CMAKE_SOURCE_DIR}/frontend/eager/broadcast.cpp)
 set_source_files_properties(${EAGER_KERNEL_SOURCES} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
-if(GRAVEN_SANITIZE)
-  set_source_files_properties(${EAGER_KERNEL_SOURCES} PROPERTIES COMPILE_OPTIONS "-O1")
-else()
-  set_source_files_properties(${EAGER_KERNEL_SOURCES} PROPERTIES COMPILE_OPTIONS "${GRAVEN_KERNEL_FLAGS}")
+set(EAGER_KERNEL_FLAGS ${GRAVEN_KERNEL_FLAGS})
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # An optimizer's options are read at run time here. Its loop becomes one for each choice of them, or else it would not
+  # be vectorised.
+  list(APPEND EAGER_KERNEL_FLAGS --param=max-unswitch-insns=300 --param=max-unswitch-level=6)
 endif()
+if(GRAVEN_SANITIZE)
+  set(EAGER_KERNEL_FLAGS -O1)
+endif()
+set_source_files_properties(${EAGER_KERNEL_SOURCES} PROPERTIES COMPILE_OPTIONS "${EAGER_KERNEL_FLAGS}")
 # Millions of numbers are drawn for a network's parameters; without -march, so that they are the same on every
 # processor.
 set_source_files_properties(${CMAKE_SOURCE_DIR}/frontend/random.cpp PROPERTIES COMPILE_OPTIONS "-O2"
@@ -45,7 +50,7 @@ if(GRAVEN_NATIVE AND NOT GRAVEN_SANITIZE)
   check_cxx_compiler_flag(-march=native GRAVEN_HAS_MARCH_NATIVE)
   if(GRAVEN_HAS_MARCH_NATIVE)
     set_source_files_properties(${EAGER_KERNEL_SOURCES} PROPERTIES COMPILE_OPTIONS
-                                "${GRAVEN_KERNEL_FLAGS};-march=native")
+                                "${EAGER_KERNEL_FLAGS};-march=native")
   endif()
 endif()
 

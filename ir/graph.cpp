@@ -1,6 +1,7 @@
 #include "ir/graph.h"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "ir/diagnostic.h"
@@ -11,6 +12,16 @@ namespace graven::ir {
 std::string_view name(Phase phase) {
   constexpr std::string_view kNames[] = {"prepare", "forward", "backward", "update"};
   return kNames[static_cast<std::size_t>(phase)];
+}
+
+std::optional<std::size_t> group_of_rate(std::string_view name) {
+  if (!name.starts_with(kRatePrefix)) return std::nullopt;
+  const std::string_view digits = name.substr(kRatePrefix.size());
+  std::size_t group = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), group);
+  // One way of writing each number: "lr.01" would be another value of the same rate.
+  if (error != std::errc() || std::to_string(group) != digits) return std::nullopt;
+  return group;
 }
 
 ValueId Graph::find(std::string_view name) const {
@@ -97,12 +108,14 @@ std::vector<ValueId> Graph::add_node(const OpDef& op, std::vector<ValueId> node_
     results = infer(op, types, attributes);
   } catch (UserError& e) {
     e.in(owner_of(origins), std::string(called.empty() ? op.name : called));
-    for (std::size_t i = 0; i < node_inputs.size(); ++i) {
-      if (node_inputs[i] == kNone) continue;
-      const Value& v = value(node_inputs[i]);
-      const std::size_t spec = std::min(i, op.inputs.empty() ? 0 : op.inputs.size() - 1);
-      e.note(std::string(op.inputs.empty() ? "input" : op.inputs[spec].name) + "  " + v.type.to_string() + " from " +
-             v.name);
+    const auto note = [&](const std::string& input, ValueId v) {
+      if (v != kNone) e.note(input + "  " + type(v).to_string() + " from " + value(v).name);
+    };
+    for (std::size_t s = 0; s < op.inputs.size(); ++s) {
+      const InputRange range = input_range(op, node_inputs.size(), s);
+      for (std::size_t i = 0; i < range.count && range.begin + i < node_inputs.size(); ++i)
+        note(std::string(op.inputs[s].name) + (op.inputs[s].variadic ? "[" + std::to_string(i) + "]" : ""),
+             node_inputs[range.begin + i]);
     }
     e.at(origins);
     throw;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -41,6 +42,8 @@ enum class ValueKind : std::uint8_t {
 };
 /// Of values of the kind `hyper`: "lr.<group>" (f64 scalar), "step" (i64 scalar, from 1), "seed" (i64 scalar).
 inline constexpr std::string_view kRatePrefix = "lr.", kStepName = "step", kSeedName = "seed";
+/// The group that the learning rate of this name belongs to, counted through all optimizers; none for another name.
+std::optional<std::size_t> group_of_rate(std::string_view name);
 
 struct TensorType {
   DType dtype = DType::f32;

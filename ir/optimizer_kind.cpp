@@ -77,8 +77,10 @@ void check_options(std::string_view kind, const std::map<std::string, double>& o
     if (a.type == AttributeType::boolean && it->second != 0 && it->second != 1)
       throw UserError(std::string(kind) + ": the option " + std::string(a.name) + " must be 0 or 1, got " +
                       std::to_string(it->second));
-    if (!a.range) continue;
-    NumberRange range = *a.range;
+    if (a.type != AttributeType::number) continue;
+    // Saved graphs and checkpoints have finite numbers.
+    NumberRange range = a.range.value_or(NumberRange());
+    range.least = std::max(range.least, -kMost);
     range.most = std::min(range.most, kMost);
     check_range(kind, a.shown.empty() ? a.name : a.shown, it->second, range);
   }

@@ -1,5 +1,7 @@
 #include "ir/verify.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <concepts>
 #include <limits>
@@ -8,6 +10,7 @@
 #include "ir/analysis.h"
 #include "ir/diagnostic.h"
 #include "ir/op.h"
+#include "ir/optimizer_kind.h"
 
 namespace graven::ir {
 
@@ -25,6 +28,7 @@ class Verifier {
 
   void run() {
     check_values();
+    check_optimizers();
     check_lists();
     check_nodes();
     check_results();
@@ -137,7 +141,7 @@ class Verifier {
           break;
         }
         case ValueKind::hyper:
-          if (!graph_.type(v).shape.empty()) broken("the hyper-parameter " + value_text(v) + " is not a scalar");
+          check_hyper(v);
           break;
         case ValueKind::node:
           break;
@@ -147,6 +151,82 @@ class Verifier {
       need_range(v, "the table of constants");
       if (graph_.value(v).kind != ValueKind::constant) broken(value_text(v) + " has constant data, but is no constant");
     }
+  }
+
+  void check_optimizers() {
+    for (const Optimizer& o : graph_.optimizers)
+      for (const ParameterGroup& g : o.groups) {
+        for (ValueId v : g.parameters) {
+          need_range(v, "an optimizer");
+          if (graph_.value(v).kind != ValueKind::parameter)
+            broken("an optimizer has " + value_text(v) + ", which is no parameter");
+          if (group_(v) != -1) broken("the parameter " + value_text(v) + " stands in two optimizer groups");
+          group_[v] = static_cast<std::int64_t>(groups_.size());
+        }
+        groups_.emplace_back(&o, &g);
+      }
+  }
+
+  void check_hyper(ValueId v) const {
+    const std::string& name = graph_.value(v).name;
+    const std::optional<std::size_t> group = group_of_rate(name);
+    if (!group && name != kStepName && name != kSeedName)
+      broken("the training loop gives step, seed and the learning rates lr.0, lr.1, ..., but no " + value_text(v));
+    const TensorType expected{group ? DType::f64 : DType::i64, {}};
+    if (graph_.type(v) != expected)
+      broken("the hyper-parameter " + value_text(v) + " is " + graph_.type(v).to_string() + ", not " +
+             expected.to_string());
+    if (group && *group >= groups_.size())
+      broken(value_text(v) + " is the learning rate of group " + std::to_string(*group) + "; the optimizers have " +
+             std::to_string(groups_.size()) + " groups");
+  }
+
+  /// An update does what the group says that it belongs to: what reads the graph later relies on either.
+  void check_update(std::size_t n) const {
+    const Node& node = graph_.nodes[n];
+    const auto input = [&](InputRole role) {
+      const InputRange range = input_range(node, role);
+      return range.begin < node.inputs.size() ? node.inputs[range.begin] : kNone;
+    };
+    const auto is_hyper = [&](ValueId v) { return v != kNone && graph_.value(v).kind == ValueKind::hyper; };
+    const ValueId rate = input(InputRole::rate), step = input(InputRole::step);
+    if (!is_hyper(rate) || !group_of_rate(graph_.value(rate).name))
+      broken(node_text(n) + " has no learning rate of the training loop");
+    if (!is_hyper(step) || graph_.value(step).name != kStepName)
+      broken(node_text(n) + " has no step of the training loop");
+    const std::size_t number = *group_of_rate(graph_.value(rate).name);  // check_hyper: there is this group
+    const auto& [optimizer, group] = groups_[number];
+    const OptimizerKind& kind = optimizer_kind(optimizer->kind);
+    const OpDef& op = get_op(kind.op);
+    if (node.op != &op && (node.op->rule == nullptr || node.op->rule != op.rule))
+      broken(node_text(n) + " is no step of " + optimizer->kind + ", which its learning rate belongs to");
+    for (const auto& [name, value] : update_attributes(kind, group->options)) {
+      const Attribute* own = node.attributes.find(name);
+      if (own == nullptr || *own != value)
+        broken(node_text(n) + ": its option " + name + " is not its group's " + number_text(value));
+    }
+    const InputRange params = input_range(node, InputRole::parameter);
+    for (std::size_t i = params.begin; i < params.begin + params.count && i < node.inputs.size(); ++i) {
+      const ValueId parameter = node.inputs[i];
+      if (parameter == kNone || group_(parameter) != static_cast<std::int64_t>(number))
+        broken(node_text(n) + " updates " + (parameter == kNone ? "nothing" : value_text(parameter)) +
+               ", which is not in the group of its learning rate");
+      for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
+        const InputSpec& spec = node.op->inputs[s];
+        if (spec.role != InputRole::state) continue;
+        const std::size_t place = input_range(*node.op, node.inputs.size(), s).begin + i - params.begin;
+        if (place >= node.inputs.size() || node.inputs[place] == kNone) continue;
+        const std::string name =
+            graph_.value(parameter).name + "-" + std::string(spec.key.empty() ? spec.name : spec.key);
+        if (graph_.value(node.inputs[place]).name != name)
+          broken(node_text(n) + " keeps " + value_text(node.inputs[place]) + ", expected '" + name + "'");
+      }
+    }
+  }
+
+  static std::string number_text(const Attribute& value) {
+    const double* number = std::get_if<double>(&value);
+    return number != nullptr ? fmt::format("{}", *number) : std::get<bool>(value) ? "true" : "false";
   }
 
   void check_nodes() {
@@ -173,6 +253,7 @@ class Verifier {
         prepared[at(v)] = true;
       }
       check_types(n);
+      if (input_of(*node.op, InputRole::rate) < node.op->inputs.size()) check_update(n);
       for (const ValueId v : written_by(node)) {
         const ValueKind kind = graph_.value(v).kind;
         if (kind != ValueKind::parameter && kind != ValueKind::buffer && kind != ValueKind::state)
@@ -269,15 +350,6 @@ class Verifier {
           broken("the gradient of " + value_text(v) + ", which is no parameter, is clipped");
       }
     }
-    std::unordered_set<ValueId> owned;
-    for (const Optimizer& o : graph_.optimizers)
-      for (const ParameterGroup& g : o.groups)
-        for (ValueId v : g.parameters) {
-          need_range(v, "an optimizer");
-          if (graph_.value(v).kind != ValueKind::parameter)
-            broken("an optimizer has " + value_text(v) + ", which is no parameter");
-          if (!owned.insert(v).second) broken("the parameter " + value_text(v) + " stands in two optimizer groups");
-        }
     check_tree(graph_.input_tree, graph_.inputs.size(), "input");
     check_tree(graph_.output_tree, graph_.outputs.size(), "output");
   }
@@ -311,6 +383,8 @@ class Verifier {
   const Graph& graph_;
   const VerifyOptions& options_;
   std::map<std::string, std::int64_t> symbols_;
+  std::vector<std::pair<const Optimizer*, const ParameterGroup*>> groups_;  ///< of all optimizers, in order
+  ByValue<std::int64_t> group_{-1};                                         ///< of a parameter: its number
   std::vector<bool> listed_, made_;
   std::vector<Phase> made_in_;
 };

@@ -325,9 +325,8 @@ class Recorder {
       const auto id = static_cast<ir::ValueId>(v);
       if (value.name == ir::kSeedName || value.name == ir::kStepName) {
         known.insert_or_assign(id, number(value.type, value.name == ir::kStepName ? step : std::int64_t{0}));
-      } else if (value.name.starts_with(ir::kRatePrefix)) {
-        known.insert_or_assign(id,
-                               number(value.type, test_rate(std::stoll(value.name.substr(ir::kRatePrefix.size())))));
+      } else if (const auto group = ir::group_of_rate(value.name)) {
+        known.insert_or_assign(id, number(value.type, test_rate(static_cast<std::int64_t>(*group))));
       }
     }
   }

@@ -305,11 +305,9 @@ const std::string& ValueNames::workspace(const Step& step) const {
 std::string ValueNames::hyper(ir::ValueId value) const {
   const std::string& name = graph_.value(value).name;
   if (name == ir::kStepName || name == ir::kSeedName) return "hyper." + name;
-  GRAVEN_CHECK(name.starts_with(ir::kRatePrefix), "unknown hyper-parameter " + name);
-  int group = -1;
-  std::from_chars(name.data() + ir::kRatePrefix.size(), name.data() + name.size(), group);
-  GRAVEN_CHECK(group >= 0, "unknown hyper-parameter " + name);
-  return fmt::format("hyper.learning_rates[{}]", group);
+  const std::optional<std::size_t> group = ir::group_of_rate(name);
+  GRAVEN_CHECK(group, "unknown hyper-parameter " + name);
+  return fmt::format("hyper.learning_rates[{}]", *group);
 }
 
 std::string ValueNames::dimension(const ir::Dim& dim, std::string_view object) const {

@@ -54,6 +54,7 @@ void check_number(const InferContext& c, std::size_t at, const char* name, DType
 
 void infer_optimizer(InferContext& c) {
   check_options(c);
+  c.require(input_range(c.op(), c.input_count(), 0).count > 0, "has no parameter to update");
   for (std::size_t s = 0; s < c.op().inputs.size(); ++s) {
     const InputSpec& input = c.op().inputs[s];
     const InputRange range = input_range(c.op(), c.input_count(), s);

@@ -19,9 +19,8 @@ static void rule_rprop(UpdateRule& r) {
 const OpDef kRprop = ops::optimizer({
     .name = "rprop",
     .doc = "Rprop (Riedmiller and Braun 1993), torch.optim.Rprop: g = grad (negated to maximize); step_size, lr before "
-           "step "
-           "1, is multiplied by etaplus where g and prev have one sign and by etaminus where they have two, and kept "
-           "between its limits; where they have two, g = 0; prev = g; param -= sign(g) * step_size.",
+           "step 1, is multiplied by etaplus where g and prev have one sign and by etaminus where they have two, and "
+           "kept between its limits; where they have two, g = 0; prev = g; param -= sign(g) * step_size.",
     .states = {{.name = "prev"}, {.name = "step_size"}},
     .attributes = {ops::number("etaminus", 0.5, "of a step that went too far",
                                {.least = 0, .most = 1, .excludes_least = true, .excludes_most = true}, "etas[0]"),

@@ -37,17 +37,23 @@ inline void for_each_range(Threads& threads, std::int64_t count, const std::int6
 }
 
 /// range(number of the piece, tensor, first element, elements): pieces of at most `size` elements, numbered through all
-/// tensors in their order. `sizes[t]` is what tensor t has of them.
+/// tensors in their order. `sizes[t]` is what tensor t has of them. Neighbouring pieces go to a thread together, so
+/// that of many small tensors not every piece looks for its own from the first on.
 template <class Sizes, class Range>
 inline void for_each_piece(Threads& threads, std::int64_t size, std::int64_t count, const Sizes& sizes,
                            const Range& range) {
+  constexpr std::int64_t kTasks = 256;
   std::int64_t pieces = 0;
   for (std::int64_t t = 0; t < count; ++t) pieces += (sizes[t] + size - 1) / size;
-  threads.run(pieces, [&](std::int64_t piece) {
-    std::int64_t t = 0, within = piece;
-    for (; within >= (sizes[t] + size - 1) / size; ++t) within -= (sizes[t] + size - 1) / size;
-    const std::int64_t first = within * size;
-    range(piece, t, first, sizes[t] - first < size ? sizes[t] - first : size);
+  const std::int64_t together = (pieces + kTasks - 1) / kTasks;
+  threads.run(together == 0 ? 0 : (pieces + together - 1) / together, [&](std::int64_t task) {
+    const std::int64_t end = (task + 1) * together < pieces ? (task + 1) * together : pieces;
+    std::int64_t t = 0, within = task * together;
+    for (std::int64_t piece = task * together; piece < end; ++piece, ++within) {
+      for (; within >= (sizes[t] + size - 1) / size; ++t) within -= (sizes[t] + size - 1) / size;
+      const std::int64_t first = within * size;
+      range(piece, t, first, sizes[t] - first < size ? sizes[t] - first : size);
+    }
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include "ir/diagnostic.h"
 #include "ir/op.h"
+#include "ir/passes/passes.h"
 
 namespace graven::ir {
 namespace {
@@ -63,7 +64,7 @@ TEST(Verify, FindsEachViolation) {
       {"lack defaults", [](Graph& g) { g.nodes[2].attributes.erase("keepdim"); }},
       {"refers to value 99", [](Graph& g) { g.outputs = {99}; }},
       {"has no data", [](Graph& g) { g.add_value("c", ValueKind::constant, {DType::f32, {}}); }},
-      {"is not a scalar", [](Graph& g) { g.add_value("lr.0", ValueKind::hyper, {DType::f64, {2}}); }},
+      {"'lr.0' is f64[2], not f64[]", [](Graph& g) { g.add_value("lr.0", ValueKind::hyper, {DType::f64, {2}}); }},
       {"a traced graph has optimizer state", [](Graph& g) { g.add_state("w-momentum", {DType::f32, {4, 3}}); }},
   };
   for (const auto& c : cases) {
@@ -74,6 +75,62 @@ TEST(Verify, FindsEachViolation) {
     EXPECT_NE(violation->find(c.expected), std::string::npos)
         << "expected: " << c.expected << "\nfound: " << *violation;
     EXPECT_THROW(verify(g), InternalError);
+  }
+}
+
+/// Two parameters in a group each, with momentum and without, and their updates.
+Graph trained() {
+  Graph g;
+  g.name = "Trained";
+  g.stage = "differentiate";
+  g.training = true;
+  for (const char* name : {"w", "b"}) {
+    const ValueId parameter = g.add_parameter(name, {DType::f32, {4}}, true);
+    g.gradients.push_back({parameter, g.call("relu", {parameter}, {}, {}, Phase::backward)});
+  }
+  const std::map<std::string, double> decayed = {{"lr", 0.1}, {"momentum", 0.9}, {"weight_decay", 0.01}};
+  g.optimizers = {{"sgd", {{{g.parameters[0]}, decayed}, {{g.parameters[1]}, {{"lr", 0.2}}}}, {"constant", {}, {}}}};
+  add_optimizer_updates(g, {});
+  return g;
+}
+
+/// The values of this name from here on are called otherwise.
+void rename(Graph& g, const char* from, std::string to) { g.value(g.find(from)).name = std::move(to); }
+
+TEST(Verify, UpdatesDoWhatTheirGroupsSay) {
+  ASSERT_EQ(find_violation(trained()), std::nullopt);
+  // Nodes: two gradients, then the update of w with its parameter, gradient, momentum, rate and step; then that of b.
+  const struct {
+    const char* expected;
+    void (*damage)(Graph&);
+  } cases[] = {
+      {"no 'lr.x'", [](Graph& g) { rename(g, "lr.1", "lr.x"); }},
+      {"no 'lr.'", [](Graph& g) { rename(g, "lr.1", "lr."); }},
+      {"no 'lr.-1'", [](Graph& g) { rename(g, "lr.1", "lr.-1"); }},
+      {"no 'lr.01'", [](Graph& g) { rename(g, "lr.1", "lr.01"); }},
+      {"no 'lr.99999999999999999999'", [](Graph& g) { rename(g, "lr.1", "lr.99999999999999999999"); }},
+      {"no 'step_other'", [](Graph& g) { rename(g, "step", "step_other"); }},
+      {"learning rate of group 7; the optimizers have 2 groups", [](Graph& g) { rename(g, "lr.1", "lr.7"); }},
+      {"the optimizers have 1 groups", [](Graph& g) { g.optimizers[0].groups.pop_back(); }},
+      {"'lr.1' is f32[], not f64[]", [](Graph& g) { g.value(g.find("lr.1")).type.dtype = DType::f32; }},
+      {"has no learning rate", [](Graph& g) { g.nodes[2].inputs[3] = g.add_input("x", {DType::f64, {}}); }},
+      {"has no step", [](Graph& g) { g.nodes[2].inputs[4] = g.add_input("x", {DType::i64, {}}); }},
+      {"has no step", [](Graph& g) { g.nodes[2].inputs[4] = g.add_value("seed", ValueKind::hyper, {DType::i64, {}}); }},
+      {"'w', which is not in the group of its learning rate", [](Graph& g) { g.nodes[2].inputs[3] = g.find("lr.1"); }},
+      {"its option momentum is not its group's 0.9", [](Graph& g) { g.nodes[2].attributes.set("momentum", 0.8); }},
+      {"its option weight_decay is not its group's 0.02",
+       [](Graph& g) { g.optimizers[0].groups[0].options["weight_decay"] = 0.02; }},
+      {"is no step of adam", [](Graph& g) { g.optimizers[0].kind = "adam"; }},
+      {"keeps 'v', expected 'w-momentum'", [](Graph& g) { rename(g, "w-momentum", "v"); }},
+      {"has no parameter to update",
+       [](Graph& g) { g.nodes[2].inputs.erase(g.nodes[2].inputs.begin(), g.nodes[2].inputs.begin() + 3); }},
+      {"stands in two optimizer groups", [](Graph& g) { g.optimizers.push_back(g.optimizers[0]); }},
+  };
+  for (const auto& c : cases) {
+    Graph g = trained();
+    c.damage(g);
+    EXPECT_NE(find_violation(g).value_or("nothing").find(c.expected), std::string::npos)
+        << "expected: " << c.expected << "\nfound: " << find_violation(g).value_or("nothing");
   }
 }
 
