@@ -569,7 +569,8 @@ void ReduceLROnPlateau::step(double metric, Location where) {
   s.bad_epochs = 0;
 }
 void ReduceLROnPlateau::step(const Tensor& metric, Location where) {
-  if (metric.defined() && metric.is_traced()) return step(0.0, where);  // says why not
+  detail::require_defined(metric, "step", where, "the metric");
+  if (metric.is_traced()) return step(0.0, where);  // says why not
   step(metric.item<double>(where), where);
 }
 
