@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "frontend/dispatch.h"
 #include "frontend/serialize.h"
 #include "frontend/tensor_impl.h"
 #include "runtime_min/error.h"
