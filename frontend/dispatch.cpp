@@ -186,19 +186,28 @@ Tensor counted(const Dim& size, const Tensor& beside, Location where) {
   return recorded("arange", {{"shape", Shape{size}}, {"dtype", DType::i64}}, where);
 }
 
-void require_defined(const Tensor& t, const char* function, Location where, std::string_view what) {
+void require_defined(const Tensor& t, std::string_view function, Location where, std::string_view what) {
   if (t.defined()) return;
   const std::string name = what.empty() ? std::string("a tensor") : "a tensor for " + std::string(what);
-  fail(function, "expects " + name + ", got an undefined one", where);
+  fail(std::string(function), "expects " + name + ", got an undefined one", where);
 }
 
-void require_defined(const std::vector<Tensor>& tensors, const char* function, Location where) {
+void require_defined(const std::vector<Tensor>& tensors, std::string_view function, Location where) {
   for (std::size_t i = 0; i < tensors.size(); ++i)
     if (!tensors[i].defined())
-      fail(function,
+      fail(std::string(function),
            "expects tensors, got an undefined one at index " + std::to_string(i) + " of " +
                std::to_string(tensors.size()),
            where);
+}
+
+void require_parts(std::int64_t count, const char* function, Location where) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 20;
+  if (count > kMost)
+    fail(function,
+         "would make " + std::to_string(count) + " tensors, expected at most " + std::to_string(kMost) +
+             ": select() and slice() take one at a time",
+         where);
 }
 
 void require_data(std::string_view function, const std::vector<Tensor>& tensors, Location where) {
@@ -217,7 +226,7 @@ void require_inputs(const ir::OpDef& op, const std::vector<Tensor>& inputs, Loca
     if (op.inputs[s].optional) continue;
     const ir::InputRange range = ir::input_range(op, inputs.size(), s);
     for (std::size_t i = range.begin; i < std::min(range.begin + range.count, inputs.size()); ++i)
-      if (!inputs[i].defined()) require_defined(inputs[i], op.name.data(), where, op.inputs[s].name);
+      if (!inputs[i].defined()) require_defined(inputs[i], op.name, where, op.inputs[s].name);
   }
 }
 }  // namespace

@@ -53,9 +53,11 @@ Tensor counted(const Dim& size, const Tensor& beside, Location where);
 // Operand::tensor() refuses them of operands; these of other tensors that a function cannot do without.
 
 /// User error of the function where the tensor, by its argument's name `what`, is undefined.
-void require_defined(const Tensor& t, const char* function, Location where, std::string_view what = {});
+void require_defined(const Tensor& t, std::string_view function, Location where, std::string_view what = {});
 /// The same of a list, by the place in it.
-void require_defined(const std::vector<Tensor>& tensors, const char* function, Location where);
+void require_defined(const std::vector<Tensor>& tensors, std::string_view function, Location where);
+/// User error where so many tensors would be made that nobody holds them, as of an empty tensor with a huge dimension.
+void require_parts(std::int64_t count, const char* function, Location where);
 /// result_type() of a function's own operands.
 DType promoted(const Operand& a, const Operand& b, const char* function = __builtin_FUNCTION());
 

@@ -474,9 +474,14 @@ std::vector<Tensor> Tensor::split(std::int64_t split_size, std::int64_t d, Locat
   if (dim() == 0) fail("split", "a scalar has no dimensions", where);
   const std::int64_t axis = normalize_dim(d, dim(), "split", where);
   const std::int64_t total = detail::fixed_size(*this, axis, "split", where, kUseChunk);
+  // Sizes of an empty tensor may be so large that a sum of two is no number.
+  const std::int64_t count = std::max<std::int64_t>(total / split_size + (total % split_size != 0 ? 1 : 0), 1);
+  detail::require_parts(count, "split", where);
   std::vector<Tensor> parts;
-  for (std::int64_t start = 0; start < total || parts.empty(); start += split_size)
-    parts.push_back(slice(axis, start, std::min(start + split_size, total), 1, where));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t start = i * split_size, length = std::min(split_size, total - start);
+    parts.push_back(slice(axis, start, start + length, 1, where));
+  }
   return parts;
 }
 
@@ -487,12 +492,15 @@ std::vector<Tensor> Tensor::chunk(std::int64_t chunks, std::int64_t d, Location 
   const std::int64_t axis = normalize_dim(d, dim(), "chunk", where);
   if (const Dim& whole = shape()[static_cast<std::size_t>(axis)];
       !whole.is_static() && whole.coefficient() % chunks == 0) {
+    detail::require_parts(chunks, "chunk", where);
     std::vector<Tensor> parts;
     for (std::int64_t i = 0; i < chunks; ++i) parts.push_back(part_of_multiple(*this, axis, i, chunks, where));
     return parts;
   }
   const std::int64_t total = detail::fixed_size(*this, axis, "chunk", where, kUseChunk);
-  return split(std::max<std::int64_t>((total + chunks - 1) / chunks, 1), d, where);
+  // Not (total + chunks - 1) / chunks, which may be no number.
+  const std::int64_t each = total / chunks + (total % chunks != 0 ? 1 : 0);
+  return split(std::max<std::int64_t>(each, 1), d, where.in("chunk"));
 }
 
 Tensor reshape(const Operand& x, const Shape& shape) { return x.tensor().reshape(shape, x.where()); }

@@ -137,6 +137,7 @@ std::vector<Tensor> unbind(const Operand& x, std::int64_t dim) {
   const std::int64_t axis = normalize_dim(dim, t.dim(), "unbind", x.where());
   std::vector<Tensor> parts;
   const std::int64_t count = fixed_size(t, axis, "unbind", x.where(), kFixedParts);
+  detail::require_parts(count, "unbind", x.where());
   for (std::int64_t i = 0; i < count; ++i) parts.push_back(t.select(axis, i, x.where()));
   return parts;
 }

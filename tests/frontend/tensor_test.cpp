@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -137,6 +138,12 @@ TEST(Views, RefuseWhatPyTorchRefuses) {
       {[&] { (void)x.expand({3, 3}); }, "expand: f32[2,3] cannot be expanded to [3,3]"},
       {[&] { (void)x.select(0, 2); }, "select: index 2 is out of range for dimension 0 of f32[2,3]"},
       {[&] { (void)x.narrow(1, 2, 2); }, "narrow: start 2 and length 2 leave dimension 1 of f32[2,3]"},
+      {[&] { (void)zeros({0}).reshape({std::int64_t{1} << 40, 0}).split(2); },
+       "split: would make 549755813888 tensors, expected at most 1048576"},
+      {[&] { (void)zeros({0}).reshape({std::int64_t{1} << 40, 0}).chunk(std::numeric_limits<std::int64_t>::max()); },
+       "chunk: would make 1099511627776 tensors, expected at most 1048576"},
+      {[&] { (void)zeros({0}).reshape({std::int64_t{1} << 40, 0}).unbind(); },
+       "unbind: would make 1099511627776 tensors, expected at most 1048576"},
       {[&] { (void)x.slice(0, 0, 2, 0); }, "slice: the step must be 1 or more, got 0"},
       {[&] { (void)x.flatten(1, 0); }, "flatten: start_dim 1 comes after end_dim 0"},
       {[&] { (void)x.item<float>(); }, "item(): needs one element, the tensor is f32[2,3]"},
@@ -289,6 +296,16 @@ TEST(Factories, SayWhatIsWrong) {
     const std::string text = error_of(mistake);
     EXPECT_EQ(text.substr(0, text.rfind("\n  at tensor_test.cpp:")), std::string("error: ") + error);
   }
+}
+
+TEST(Views, PartsOfAHugeEmptyTensorAreAsManyAsAsked) {
+  constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+  const Tensor x = zeros({0}).reshape({kHuge, 0});
+  const std::vector<Tensor> halves = x.chunk(2);
+  ASSERT_EQ(halves.size(), 2u);
+  EXPECT_EQ(halves[0].size(0) + halves[1].size(0), kHuge);
+  EXPECT_EQ(x.split(kHuge).size(), 1u);
+  EXPECT_EQ(x.split(kHuge - 1).back().size(0), 1);
 }
 
 // ---- factories ------------------------------------------------------------------------------------------------------

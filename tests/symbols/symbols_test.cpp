@@ -371,6 +371,9 @@ void expect_refusal(const std::function<void()>& call, const Row& row, const std
       EXPECT_NE(text.find(": expects "), std::string::npos) << text;
     }
     EXPECT_NE(text.find(", got an undefined one"), std::string::npos) << text;
+    // Not of what the layer looked at first.
+    for (const char* look : {" (dim)", " (shape)", " (dtype)", " (size)", " (sizes)", " (numel)", " (describe)"})
+      EXPECT_EQ(text.find(look), std::string::npos) << text;
     const std::string at = "\n  at " + row.where.file_name() + ":";
     const std::size_t place = text.find(at);
     ASSERT_NE(place, std::string::npos) << text;
