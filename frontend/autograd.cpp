@@ -208,13 +208,13 @@ NoGradGuard::NoGradGuard() : previous_(detail::set_grad_enabled(false)) {}
 NoGradGuard::~NoGradGuard() { detail::set_grad_enabled(previous_); }
 bool is_grad_enabled() { return detail::grad_enabled(); }
 
-bool Tensor::requires_grad() const {
-  (void)detail::get(*this);
+bool Tensor::requires_grad(Location where) const {
+  detail::require_defined(*this, "requires_grad", where);
   detail::renew_history(*this);
   return impl_->requires_grad;
 }
 Tensor& Tensor::requires_grad_(bool value, Location where) {
-  detail::TensorImpl& impl = detail::get_mutable(*this);
+  detail::TensorImpl& impl = detail::get_mutable(*this, "requires_grad_", where);
   if (value && !ir::is_floating(impl.dtype))
     detail::fail("requires_grad_", "only floating-point tensors have gradients, got " + describe(), where);
   if (impl.trace_id != 0) detail::fail("requires_grad_", "a recorded tensor cannot become a leaf", where);
@@ -224,7 +224,8 @@ Tensor& Tensor::requires_grad_(bool value, Location where) {
   impl.requires_grad = value;
   return *this;
 }
-bool Tensor::is_leaf() const {
+bool Tensor::is_leaf(Location where) const {
+  detail::require_defined(*this, "is_leaf", where);
   (void)requires_grad();
   return impl_->grad_fn == nullptr;
 }
@@ -245,17 +246,19 @@ void require_eager_gradients(const Tensor& t, const char* function, Location whe
 
 Tensor Tensor::grad(Location where) const {
   require_eager_gradients(*this, "grad", where);
-  return Tensor(detail::get(*this).grad);
+  return Tensor(detail::get(*this, "grad", where).grad);
 }
 void Tensor::set_grad(const Tensor& gradient, Location where) {
   require_eager_gradients(*this, "set_grad", where);
-  if (gradient.defined() && (gradient.shape() != shape() || gradient.dtype() != dtype()))
-    throw UserError("set_grad: the gradient of " + describe() + " cannot be " + gradient.describe());
-  detail::get_mutable(*this).grad = gradient.impl();
+  detail::TensorImpl& impl = detail::get_mutable(*this, "set_grad", where);
+  if (gradient.defined() && (gradient.shape() != impl.shape || gradient.dtype() != impl.dtype))
+    detail::fail("set_grad", "the gradient must be " + describe() + ", got " + gradient.describe(), where);
+  impl.grad = gradient.impl();
 }
 
 namespace {
 Tensor seed_of(const Tensor& root, const Tensor& gradient, Location where) {
+  detail::require_defined(root, "backward", where);
   if (!root.requires_grad())
     detail::fail("backward",
                  "the tensor " + root.describe() + " does not require a gradient: nothing it was computed from does",
@@ -272,7 +275,7 @@ Tensor seed_of(const Tensor& root, const Tensor& gradient, Location where) {
 }  // namespace
 
 void Tensor::backward(const Tensor& gradient, bool retain_graph, Location where) const {
-  const detail::TensorImpl& impl = detail::get(*this);
+  const detail::TensorImpl& impl = detail::get(*this, "backward", where);
   if (impl.trace_id != 0) {
     detail::Trace* trace = detail::active_trace();
     if (!trace || !trace->owns(*this))
@@ -303,8 +306,10 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, Location where)
 
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                          const std::vector<Tensor>& output_gradients, bool retain_graph, Location where) {
-  for (const std::vector<Tensor>& tensors : {outputs, inputs})
+  for (const std::vector<Tensor>& tensors : {outputs, inputs}) {
+    detail::require_defined(tensors, "grad", where);
     for (const Tensor& t : tensors) require_eager_gradients(t, "grad", where);
+  }
   if (!output_gradients.empty() && output_gradients.size() != outputs.size())
     detail::fail_at("grad: expected " + std::to_string(outputs.size()) + " gradients, got " +
                         std::to_string(output_gradients.size()),

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "frontend/dispatch.h"
 #include "graven/functional.h"
@@ -40,9 +42,10 @@ std::string description_of(const Batch& sample) {
 
 /// Before anything is stacked: samples that do not fit together are the dataset's mistake, not an operator's.
 void require_like(const Batch& sample, std::int64_t index, const Batch& first, std::int64_t first_index) {
-  if (!sample.data.defined()) throw UserError("DataLoader: sample " + std::to_string(index) + " has undefined data");
+  if (!sample.data.defined())
+    throw UserError("Dataset: get() must give data, sample " + std::to_string(index) + " has undefined ones");
   if (description_of(sample) == description_of(first)) return;
-  throw UserError("DataLoader: the samples of a dataset must have the same shapes and dtypes")
+  throw UserError("Dataset: the samples must have the same shapes and dtypes")
       .note("sample " + std::to_string(first_index) + " is " + description_of(first) + ", sample " +
             std::to_string(index) + " " + description_of(sample));
 }
@@ -50,8 +53,12 @@ void require_like(const Batch& sample, std::int64_t index, const Batch& first, s
 }  // namespace
 
 Batch Dataset::get_batch(const Sizes& indices) const {
+  if (indices.empty()) throw UserError("Dataset: get_batch() expects one index at least, got none");
   std::vector<Batch> samples;
   for (const std::int64_t index : indices) {
+    if (index < 0 || index >= size())
+      throw UserError("Dataset: get_batch() expects indices in [0, " + std::to_string(size()) + "), got " +
+                      std::to_string(index));
     samples.push_back(get(index));
     require_like(samples.back(), index, samples.front(), indices.front());
   }
@@ -64,8 +71,12 @@ Batch Dataset::get_batch(const Sizes& indices) const {
   return {stacked(&Batch::data), stacked(&Batch::target)};
 }
 
+Batch Dataset::get_batch(const Sizes& indices, Location where) {
+  return graven::detail::located(where, [&] { return std::as_const(*this).get_batch(indices); });
+}
+
 TensorDataset::TensorDataset(Tensor data, Tensor target, Location where)
-    : data_(std::move(data)), target_(std::move(target)) {
+    : data_(std::move(data)), target_(std::move(target)), made_(where) {
   if (!data_.defined() || data_.dim() == 0)
     graven::detail::fail_at("TensorDataset: expected a tensor of samples along its first dimension, got " +
                                 (data_.defined() ? data_.describe() : "none"),
@@ -76,16 +87,59 @@ TensorDataset::TensorDataset(Tensor data, Tensor target, Location where)
                             where);
 }
 std::int64_t TensorDataset::size() const { return data_.size(0); }
+void TensorDataset::require(std::int64_t index, const char* function) const {
+  if (index >= 0 && index < size()) return;
+  UserError error("TensorDataset: " + std::string(function) + "() expects an index in [0, " + std::to_string(size()) +
+                  "), got " + std::to_string(index));
+  error.note("the dataset is made at " + made_.file_name() + ":" + std::to_string(made_.line));
+  throw error;
+}
 Batch TensorDataset::get(std::int64_t index) const {
+  require(index, "get");
   return {data_.select(0, index, Location{}), target_.defined() ? target_.select(0, index, Location{}) : Tensor()};
 }
+Batch TensorDataset::get(std::int64_t index, Location where) {
+  return graven::detail::located(where, [&] { return std::as_const(*this).get(index); });
+}
+Batch TensorDataset::get_batch(const Sizes& indices, Location where) { return Dataset::get_batch(indices, where); }
 Batch TensorDataset::get_batch(const Sizes& indices) const {
+  for (const std::int64_t index : indices) require(index, "get_batch");
   const Tensor at = from_data(indices, {static_cast<std::int64_t>(indices.size())});
   const auto rows = [&](const Tensor& t) { return index_select(Operand(t, Location{}), 0, at); };
   return {rows(data_), target_.defined() ? rows(target_) : Tensor()};
 }
 
 // ---- files ----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// An error of the readers, which emitted programs share, in a loader's words: there are no model and no command line
+/// here, but images, labels and DataLoaderOptions.
+std::string in_own_words(const runtime::Error& e) {
+  static constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {"--data-format: ", "format: "},
+      {"--data: ", "path: "},
+      {"--mean and --std: ", "mean and std: "},
+      {"--mean: ", "mean: "},
+      {"--std: ", "std: "},
+      {", for the model's inputs images, labels", ", of images and labels"},
+      {" for the model's input \"", " for \""},
+      {" for the model's input", ""},
+      {"a file for each of the model's 2 inputs", "a file of images and one of labels"},
+      {"or an .npy file for each input", "or images.npy and labels.npy"},
+      {"alone, as the arrays of all inputs", "alone, as the arrays of images and labels"},
+      {"idx, npy or raw for one file an input", "idx or npy for a file of images and one of labels"},
+  };
+  if (e.expected().starts_with("a model of tokens"))
+    return "DataLoader: " + e.file() + ": expected images and labels, found a text or a file of tokens";
+  std::string text = e.what();
+  for (const auto& [theirs, own] : kWords)
+    for (std::size_t at = text.find(theirs); at != std::string::npos; at = text.find(theirs, at + own.size()))
+      text.replace(at, theirs.size(), own);
+  return text;
+}
+
+}  // namespace
 
 namespace detail {
 
@@ -94,9 +148,6 @@ struct Files {
   Files(const std::string& path, const DataLoaderOptions& options)
       : dataset(
             runtime::open_dataset({.path = path, .format = options.format}, names(), runtime_split(options.split))) {
-    if (options.batch_size < 1)
-      throw UserError("DataLoader: batch_size must be positive, got " + std::to_string(options.batch_size))
-          .note("of " + path);
     if (dataset.fields().size() < 2)
       throw UserError("DataLoader: " + path + " holds no labels beside its images")
           .note("expected two fields, found " + std::to_string(dataset.fields().size()));
@@ -118,7 +169,7 @@ struct Files {
     try {
       source->fill(rows, count, [&](std::int64_t i) { return indices[static_cast<std::size_t>(i)]; });
     } catch (const runtime::Error& e) {
-      throw UserError(e.what());
+      throw UserError(in_own_words(e));
     }
     const auto tensor = [&](std::size_t i, DType dtype) {
       std::vector<std::int64_t> shape = inputs[i].shape;
@@ -140,24 +191,15 @@ struct Files {
 
 struct DataLoader::State {
   State(const std::string& path, DataLoaderOptions given) try
-      : options(std::move(given)), files(std::in_place, path, options) {
+      : options(checked(std::move(given))), files(std::in_place, path, options) {
   } catch (const runtime::UsageError& e) {
-    // In the words of DataLoaderOptions, not of a command line.
-    static const std::map<std::string, std::string> names = {{"--data", "path"},
-                                                             {"--data-format", "format"},
-                                                             {"--mean", "mean"},
-                                                             {"--std", "std"},
-                                                             {"--mean and --std", "mean and std"}};
-    const auto name = names.find(e.file());
-    throw UserError("DataLoader: " + (name == names.end() ? e.file() : name->second) + ": expected " + e.expected() +
-                    ", found " + e.found());
+    throw UserError("DataLoader: " + in_own_words(e));
   } catch (const runtime::Error& e) {
-    throw UserError(e.what());
+    throw UserError(in_own_words(e));
   }
-  State(std::shared_ptr<const Dataset> given, DataLoaderOptions o) : options(std::move(o)), own(std::move(given)) {
+  State(std::shared_ptr<const Dataset> given, DataLoaderOptions o)
+      : options(checked(std::move(o))), own(std::move(given)) {
     if (!own) throw UserError("DataLoader: there is no dataset");
-    if (options.batch_size < 1)
-      throw UserError("DataLoader: batch_size must be positive, got " + std::to_string(options.batch_size));
     const DataLoaderOptions none;
     if (options.split != none.split || !options.mean.empty() || !options.std.empty() || options.num_classes != 0 ||
         options.format != none.format)
@@ -166,6 +208,19 @@ struct DataLoader::State {
           "samples as they are");
     if (own->size() < 1)
       throw UserError("DataLoader: the dataset must have samples, its size is " + std::to_string(own->size()));
+  }
+
+  /// What can be said of options before anything is read.
+  static DataLoaderOptions checked(DataLoaderOptions o) {
+    if (o.batch_size < 1)
+      throw UserError("DataLoader: batch_size must be positive, got " + std::to_string(o.batch_size));
+    if (o.num_classes < 0)
+      throw UserError("DataLoader: num_classes must not be negative, got " + std::to_string(o.num_classes));
+    static constexpr std::string_view kFormats[] = {"auto", "idx", "cifar10", "cifar100", "npy", "npz", "safetensors"};
+    if (std::find(std::begin(kFormats), std::end(kFormats), o.format) == std::end(kFormats))
+      throw UserError("DataLoader: format: expected auto, idx, cifar10, cifar100, npy, npz or safetensors, found " +
+                      runtime::printable(o.format));
+    return o;
   }
 
   std::int64_t samples() const { return files ? files->dataset.size() : own->size(); }
@@ -185,6 +240,27 @@ DataLoader::DataLoader(Source source, DataLoaderOptions options, Location where)
         return source.is_dataset() ? std::make_shared<const State>(source.dataset(), std::move(options))
                                    : std::make_shared<const State>(source.path(), std::move(options));
       })) {}
+
+DataLoader::DataLoader(Source source, const DataLoader& beside, Location where)
+    : DataLoader(
+          source,
+          [&] {
+            DataLoaderOptions options = beside.options();
+            // What a dataset of the program's own has no use for.
+            if (source.is_dataset())
+              options = {.batch_size = options.batch_size,
+                         .shuffle = options.shuffle,
+                         .seed = options.seed,
+                         .drop_last = options.drop_last};
+            return options;
+          }(),
+          where) {
+  if (samples() != beside.samples())
+    graven::detail::fail_at("DataLoader: loaders that go together must have as many samples, expected " +
+                                std::to_string(beside.samples()) + " as the one beside has, got " +
+                                std::to_string(samples()),
+                            where);
+}
 
 std::int64_t DataLoader::size() const { return state_->batches(); }
 std::int64_t DataLoader::samples() const { return state_->samples(); }

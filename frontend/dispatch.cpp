@@ -186,6 +186,30 @@ Tensor counted(const Dim& size, const Tensor& beside, Location where) {
   return recorded("arange", {{"shape", Shape{size}}, {"dtype", DType::i64}}, where);
 }
 
+void require_defined(const Tensor& t, std::string_view function, Location where, std::string_view what) {
+  if (t.defined()) return;
+  const std::string name = what.empty() ? std::string("a tensor") : "a tensor for " + std::string(what);
+  fail(std::string(function), "expects " + name + ", got an undefined one", where);
+}
+
+void require_defined(const std::vector<Tensor>& tensors, std::string_view function, Location where) {
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (!tensors[i].defined())
+      fail(std::string(function),
+           "expects tensors, got an undefined one at index " + std::to_string(i) + " of " +
+               std::to_string(tensors.size()),
+           where);
+}
+
+void require_parts(std::int64_t count, const char* function, Location where) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 20;
+  if (count > kMost)
+    fail(function,
+         "would make " + std::to_string(count) + " tensors, expected at most " + std::to_string(kMost) +
+             ": select() and slice() take one at a time",
+         where);
+}
+
 void require_data(std::string_view function, const std::vector<Tensor>& tensors, Location where) {
   for (const Tensor& t : tensors)
     if (t.defined() && t.impl()->trace_id != 0)
@@ -195,7 +219,20 @@ void require_data(std::string_view function, const std::vector<Tensor>& tensors,
            where);
 }
 
+namespace {
+/// Of those that the operator cannot do without.
+void require_inputs(const ir::OpDef& op, const std::vector<Tensor>& inputs, Location where) {
+  for (std::size_t s = 0; s < op.inputs.size(); ++s) {
+    if (op.inputs[s].optional) continue;
+    const ir::InputRange range = ir::input_range(op, inputs.size(), s);
+    for (std::size_t i = range.begin; i < std::min(range.begin + range.count, inputs.size()); ++i)
+      if (!inputs[i].defined()) require_defined(inputs[i], op.name, where, op.inputs[s].name);
+  }
+}
+}  // namespace
+
 std::vector<Tensor> apply(const ir::OpDef& op, std::vector<Tensor> inputs, ir::Attributes attributes, Location where) {
+  require_inputs(op, inputs, where);
   if (would_record(inputs)) {
     Trace& trace = *active_trace();
     std::vector<Tensor> outputs = trace.record(op, inputs, std::move(attributes), where);

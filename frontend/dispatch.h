@@ -49,6 +49,18 @@ Tensor size_value(const Dim& size, DType dtype, const char* function, Location w
 /// 0, 1, ..., i64, as a part of the graph that records `beside`, or at once.
 Tensor counted(const Dim& size, const Tensor& beside, Location where);
 
+// ---- undefined tensors ----
+// Operand::tensor() refuses them of operands; these of other tensors that a function cannot do without.
+
+/// User error of the function where the tensor, by its argument's name `what`, is undefined.
+void require_defined(const Tensor& t, std::string_view function, Location where, std::string_view what = {});
+/// The same of a list, by the place in it.
+void require_defined(const std::vector<Tensor>& tensors, std::string_view function, Location where);
+/// User error where so many tensors would be made that nobody holds them, as of an empty tensor with a huge dimension.
+void require_parts(std::int64_t count, const char* function, Location where);
+/// result_type() of a function's own operands.
+DType promoted(const Operand& a, const Operand& b, const char* function = __builtin_FUNCTION());
+
 /// User error for a tensor of a graph that is not being recorded here: it has no data to compute with.
 void require_data(std::string_view function, const std::vector<Tensor>& tensors, Location where);
 
@@ -90,6 +102,15 @@ void note_symbols(UserError& error);
 [[noreturn]] void throw_at(UserError& error, const std::string& function, Location where);
 /// Fails with the line alone.
 [[noreturn]] void fail_at(const std::string& message, Location where);
+/// What `make` gives; an error of its is the function's and has the line, unless it knows nearer ones.
+template <class Make>
+auto made_by(const char* function, Location where, const Make& make) {
+  try {
+    return make();
+  } catch (UserError& e) {
+    throw_at(e, function, where);
+  }
+}
 /// What `make` gives; an error of its has the line, unless it knows a nearer one.
 template <class Make>
 auto located(Location where, const Make& make) {

@@ -40,25 +40,29 @@ bool records(const Operand& a, const Operand& b) {
   return (a.is_tensor() && detail::would_record({a.tensor()})) || (b.is_tensor() && detail::would_record({b.tensor()}));
 }
 
+/// Their dtype was asked for by promoted(): what is no tensor was refused there.
 Tensor binary_as(std::string_view op, const Operand& a, const Operand& b, DType dtype) {
   const bool recording = records(a, b);
   return apply(op, {materialize(a, dtype, recording), materialize(b, dtype, recording)}, {}, a.where());
 }
 
-Tensor binary(std::string_view op, const Operand& a, const Operand& b) {
-  return binary_as(op, a, b, result_type(a, b));
+Tensor binary(const char* op, const Operand& a, const Operand& b) {
+  return binary_as(op, a, b, detail::promoted(a, b, op));
 }
 
 /// The operand as a tensor: a number becomes a scalar.
-Tensor tensor_of(const Operand& x) { return x.is_tensor() ? x.tensor() : tensor(x.scalar()); }
+Tensor tensor_of(const Operand& x, const char* function = __builtin_FUNCTION()) {
+  return x.is_tensor() ? x.tensor(function) : tensor(x.scalar());
+}
 
-Tensor unary(std::string_view op, const Operand& x, ir::Attributes attributes = {}) {
-  return apply(op, {tensor_of(x)}, std::move(attributes), x.where());
+Tensor unary(const char* op, const Operand& x, ir::Attributes attributes = {},
+             const char* function = __builtin_FUNCTION()) {
+  return apply(op, {tensor_of(x, function)}, std::move(attributes), x.where());
 }
 
 /// Integers and bools become f32 first, as in PyTorch.
-Tensor unary_floating(std::string_view op, const Operand& x, ir::Attributes attributes = {}) {
-  Tensor t = tensor_of(x);
+Tensor unary_floating(const char* op, const Operand& x, ir::Attributes attributes = {}) {
+  Tensor t = tensor_of(x, op);
   if (!ir::is_floating(t.dtype())) t = t.to(DType::f32, x.where());
   return apply(op, {t}, std::move(attributes), x.where());
 }
@@ -69,15 +73,20 @@ Tensor reduce(std::string_view op, const Tensor& x, const Sizes& dims, bool keep
 
 }  // namespace
 
-DType result_type(const Operand& a, const Operand& b) {
+DType result_type(const Operand& a, const Operand& b) { return detail::promoted(a, b); }
+
+DType detail::promoted(const Operand& a, const Operand& b, const char* function) {
   // Three kinds, in PyTorch's order of say: tensors with dimensions, scalar tensors, numbers. A lower kind counts only
   // where its category (bool, integer, floating) is higher.
   struct Say {
     int kind, category;
     DType dtype;
   };
-  const auto say = [](const Operand& o) -> Say {
-    if (o.is_tensor()) return {o.tensor().dim() > 0 ? 2 : 1, category(o.tensor().dtype()), o.tensor().dtype()};
+  const auto say = [function](const Operand& o) -> Say {
+    if (o.is_tensor()) {
+      const Tensor& t = o.tensor(function);
+      return {t.dim() > 0 ? 2 : 1, category(t.dtype()), t.dtype()};
+    }
     const int c = static_cast<int>(o.scalar().category());
     return {0, c, c == 0 ? DType::boolean : c == 1 ? DType::i64 : DType::f32};
   };
@@ -106,12 +115,12 @@ Operand detail::scaled(const Operand& x, double factor, DType dtype, const char*
 // ---- elementwise ----------------------------------------------------------------------------------------------------
 
 Tensor add(const Operand& a, const Operand& b, double alpha) {
-  const DType dtype = result_type(a, b);
+  const DType dtype = detail::promoted(a, b);
   if (alpha != 1) return add(a, detail::scaled(b, alpha, dtype, "add"));
   return dtype == DType::boolean ? binary_as("logical_or", a, b, dtype) : binary_as("add", a, b, dtype);
 }
 Tensor sub(const Operand& a, const Operand& b, double alpha) {
-  const DType dtype = result_type(a, b);
+  const DType dtype = detail::promoted(a, b);
   // Neither from numbers: PyTorch refuses them, too.
   const auto is_bool = [](const Operand& o) {
     return o.is_tensor() ? o.tensor().dtype() == DType::boolean : o.scalar().category() == Scalar::Category::boolean;
@@ -122,15 +131,15 @@ Tensor sub(const Operand& a, const Operand& b, double alpha) {
   return binary_as("sub", a, b, dtype);
 }
 Tensor mul(const Operand& a, const Operand& b) {
-  const DType dtype = result_type(a, b);
+  const DType dtype = detail::promoted(a, b);
   return dtype == DType::boolean ? binary_as("logical_and", a, b, dtype) : binary_as("mul", a, b, dtype);
 }
 Tensor div(const Operand& a, const Operand& b) {
-  const DType dtype = result_type(a, b);
+  const DType dtype = detail::promoted(a, b);
   return binary_as("div", a, b, ir::is_floating(dtype) ? dtype : DType::f32);
 }
 Tensor pow(const Operand& base, const Operand& exponent) {
-  const DType dtype = result_type(base, exponent);
+  const DType dtype = detail::promoted(base, exponent);
   if (base.is_tensor() && !exponent.is_tensor() && base.tensor().dtype() == dtype) {
     const double e = exponent.scalar().number();
     if (e == 1) return base.tensor().clone(base.where());
@@ -149,11 +158,11 @@ Tensor pow(const Operand& base, const Operand& exponent) {
   return binary_as("pow", base, exponent, dtype);
 }
 Tensor maximum(const Operand& a, const Operand& b) {
-  const DType dtype = result_type(a, b);
+  const DType dtype = detail::promoted(a, b);
   return binary_as(dtype == DType::boolean ? "logical_or" : "maximum", a, b, dtype);
 }
 Tensor minimum(const Operand& a, const Operand& b) {
-  const DType dtype = result_type(a, b);
+  const DType dtype = detail::promoted(a, b);
   return binary_as(dtype == DType::boolean ? "logical_and" : "minimum", a, b, dtype);
 }
 Tensor eq(const Operand& a, const Operand& b) { return binary("eq", a, b); }
@@ -170,7 +179,7 @@ Tensor where(const Operand& condition, const Operand& x, const Operand& y) {
   if (condition.is_tensor() && condition.tensor().dtype() != DType::boolean)
     fail("where", "the condition must be bool, got " + condition.tensor().describe() + ": compare it, as in x != 0",
          condition.where());
-  const DType dtype = result_type(x, y);
+  const DType dtype = detail::promoted(x, y);
   const bool recording = records(condition, condition) || records(x, y);
   return apply("where",
                {materialize(condition, DType::boolean, recording), materialize(x, dtype, recording),
@@ -198,9 +207,9 @@ Tensor round(const Operand& x) { return unary("round", x); }
 namespace {
 /// A limit that is NaN makes all of it NaN, which the operators' comparisons with their limits do not.
 Tensor limited(const char* op, const Operand& x, double min, double max) {
-  if (!std::isnan(min) && !std::isnan(max)) return unary(op, x, {{"min", min}, {"max", max}});
+  if (!std::isnan(min) && !std::isnan(max)) return unary(op, x, {{"min", min}, {"max", max}}, op);
   const Location at = x.where();
-  if (!ir::is_floating(x.tensor().dtype())) fail(op, "a limit of integers must not be NaN", at);
+  if (!ir::is_floating(x.tensor(op).dtype())) fail(op, "a limit of integers must not be NaN", at);
   return minimum(Operand(maximum(x, Operand(min, at)), at), Operand(max, at));
 }
 }  // namespace
@@ -209,7 +218,10 @@ Tensor clamp(const Operand& x, double min, double max) { return limited("clamp",
 // ---- activations ----------------------------------------------------------------------------------------------------
 
 Tensor relu(const Operand& x) { return unary("relu", x); }
-Tensor relu6(const Operand& x) { return hardtanh(x, 0, 6); }
+Tensor relu6(const Operand& x) {
+  const detail::At at(x.where().in("relu6"));
+  return hardtanh(at(x), 0, 6);
+}
 Tensor sigmoid(const Operand& x) { return unary_floating("sigmoid", x); }
 Tensor tanh(const Operand& x) { return unary_floating("tanh", x); }
 Tensor gelu(const Operand& x, std::string_view approximate) {
@@ -259,13 +271,11 @@ Tensor prod(const Operand& x, const OneOrMore& dims, bool keepdim) {
 }
 
 namespace {
-Tensor arg_extreme(std::string_view op, const Operand& x, std::optional<std::int64_t> dim, bool keepdim) {
-  const Tensor t = tensor_of(x);
+Tensor arg_extreme(const char* op, const Operand& x, std::optional<std::int64_t> dim, bool keepdim) {
+  const Tensor t = tensor_of(x, op);
   if (dim)
-    return apply(
-        op, {t},
-        {{"dim", detail::normalize_dim(*dim, t.dim(), std::string(op).c_str(), x.where())}, {"keepdim", keepdim}},
-        x.where());
+    return apply(op, {t}, {{"dim", detail::normalize_dim(*dim, t.dim(), op, x.where())}, {"keepdim", keepdim}},
+                 x.where());
   const Tensor flat =
       apply(op, {t.reshape({-1}, x.where())}, {{"dim", std::int64_t{0}}, {"keepdim", false}}, x.where());
   return keepdim ? flat.reshape(Shape(std::vector<Dim>(t.shape().rank(), Dim(1))), x.where()) : flat;
@@ -282,6 +292,7 @@ Tensor argmin(const Operand& x, std::optional<std::int64_t> dim, bool keepdim) {
 
 Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim, Location where) {
   if (tensors.empty()) fail("cat", "needs at least one tensor", where);
+  detail::require_defined(tensors, "cat", where);
   DType dtype = tensors[0].dtype();
   for (const Tensor& t : tensors) dtype = ir::promote(dtype, t.dtype());
   std::vector<Tensor> same;
@@ -291,6 +302,7 @@ Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim, Location where)
 
 Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim, Location where) {
   if (tensors.empty()) fail("stack", "needs at least one tensor", where);
+  detail::require_defined(tensors, "stack", where);
   std::vector<Tensor> wide;
   for (const Tensor& t : tensors) {
     if (t.shape() != tensors[0].shape())
@@ -321,7 +333,7 @@ Sizes pair(Size2 s) { return {s.height, s.width}; }
 /// A single image gets a batch dimension, and loses it again.
 template <class F>
 Tensor on_images(const Operand& x, const char* function, F&& f) {
-  const Tensor& t = x.tensor();
+  const Tensor& t = x.tensor(function);
   if (t.dim() == 3) return f(t.unsqueeze(0, x.where())).squeeze(0, x.where());
   if (t.dim() != 4)
     fail(function, "expects [batch, channels, height, width] or [channels, height, width], got " + t.describe(),

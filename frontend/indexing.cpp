@@ -18,6 +18,7 @@ TensorIndex::TensorIndex(const char* dots) : kind_(Kind::ellipsis) {
 
 Tensor Tensor::index(const std::vector<TensorIndex>& indices, Location given) const {
   const Location where = given.in("index");
+  detail::require_defined(*this, "index", where);
   const auto count = [&](TensorIndex::Kind kind) {
     return std::count_if(indices.begin(), indices.end(), [kind](const TensorIndex& i) { return i.kind() == kind; });
   };

@@ -6,25 +6,29 @@
 #include <numbers>
 #include <vector>
 
+#include "frontend/dispatch.h"
 #include "frontend/random.h"
 #include "graven/tensor.h"
 
 namespace graven::nn::init {
 
-Tensor uniform_(Tensor t, double low, double high) {
+using graven::detail::fail;
+using graven::detail::require_defined;
+
+Tensor uniform_(Tensor t, double low, double high, Location where) {
   NoGradGuard no_grad;
-  return t.uniform_(low, high);
+  return t.uniform_(low, high, where.in("init::uniform_"));
 }
-Tensor normal_(Tensor t, double mean, double std) {
+Tensor normal_(Tensor t, double mean, double std, Location where) {
   NoGradGuard no_grad;
-  return t.normal_(mean, std);
+  return t.normal_(mean, std, where.in("init::normal_"));
 }
-Tensor constant_(Tensor t, double value) {
+Tensor constant_(Tensor t, double value, Location where) {
   NoGradGuard no_grad;
-  return t.fill_(value);
+  return t.fill_(value, where.in("init::constant_"));
 }
-Tensor zeros_(Tensor t) { return constant_(std::move(t), 0); }
-Tensor ones_(Tensor t) { return constant_(std::move(t), 1); }
+Tensor zeros_(Tensor t, Location where) { return constant_(std::move(t), 0, where.in("init::zeros_")); }
+Tensor ones_(Tensor t, Location where) { return constant_(std::move(t), 1, where.in("init::ones_")); }
 
 namespace {
 
@@ -50,12 +54,15 @@ Tensor filled_with(Tensor t, const std::vector<double>& values) {
 
 }  // namespace
 
-Tensor trunc_normal_(Tensor t, double mean, double std, double low, double high) {
-  graven::detail::require_floating("init::trunc_normal_", t.dtype());
-  if (!(std > 0) || !(low < high) || !std::isfinite(mean)) {
-    throw UserError("init::trunc_normal_: expected std > 0 and low < high, got mean " + std::to_string(mean) +
-                    ", std " + std::to_string(std) + ", low " + std::to_string(low) + ", high " + std::to_string(high));
-  }
+Tensor trunc_normal_(Tensor t, double mean, double std, double low, double high, Location where) {
+  constexpr const char* kName = "init::trunc_normal_";
+  require_defined(t, kName, where);
+  graven::detail::require_floating(kName, t.dtype(), where);
+  if (!(std > 0) || !(low < high) || !std::isfinite(mean))
+    fail(kName,
+         "expected std > 0 and low < high, got mean " + std::to_string(mean) + ", std " + std::to_string(std) +
+             ", low " + std::to_string(low) + ", high " + std::to_string(high),
+         where);
   const double scale = std * std::numbers::sqrt2, from = std::erf((low - mean) / scale),
                to = std::erf((high - mean) / scale);
   std::vector<double> values = graven::detail::draw_uniform(t.numel());
@@ -63,20 +70,23 @@ Tensor trunc_normal_(Tensor t, double mean, double std, double low, double high)
   return filled_with(std::move(t), values);
 }
 
-Tensor eye_(Tensor t) {
-  if (t.dim() != 2) throw UserError("init::eye_: expected a matrix, got " + t.describe());
+Tensor eye_(Tensor t, Location where) {
+  require_defined(t, "init::eye_", where);
+  if (t.dim() != 2) fail("init::eye_", "expected a matrix, got " + t.describe(), where);
   std::vector<double> values(static_cast<std::size_t>(t.numel()), 0.0);
   for (std::int64_t i = 0; i < std::min(t.size(0), t.size(1)); ++i)
     values[static_cast<std::size_t>(i * t.size(1) + i)] = 1;
   return filled_with(std::move(t), values);
 }
 
-Tensor dirac_(Tensor t, std::int64_t groups) {
+Tensor dirac_(Tensor t, std::int64_t groups, Location where) {
+  require_defined(t, "init::dirac_", where);
   if (t.dim() < 3 || t.dim() > 5)
-    throw UserError("init::dirac_: expected the weight of a convolution, of 3 to 5 dimensions, got " + t.describe());
+    fail("init::dirac_", "expected the weight of a convolution, of 3 to 5 dimensions, got " + t.describe(), where);
   if (groups < 1 || t.size(0) % groups != 0)
-    throw UserError("init::dirac_: groups must divide the " + std::to_string(t.size(0)) + " output channels, got " +
-                    std::to_string(groups));
+    fail("init::dirac_",
+         "groups must divide the " + std::to_string(t.size(0)) + " output channels, got " + std::to_string(groups),
+         where);
   std::int64_t kernel = 1, centre = 0;
   for (std::int64_t d = 2; d < t.dim(); ++d) {
     kernel *= t.size(d);
@@ -90,9 +100,10 @@ Tensor dirac_(Tensor t, std::int64_t groups) {
   return filled_with(std::move(t), values);
 }
 
-Tensor orthogonal_(Tensor t, double gain) {
-  graven::detail::require_floating("init::orthogonal_", t.dtype());
-  if (t.dim() < 2) throw UserError("init::orthogonal_: expected two dimensions or more, got " + t.describe());
+Tensor orthogonal_(Tensor t, double gain, Location where) {
+  require_defined(t, "init::orthogonal_", where);
+  graven::detail::require_floating("init::orthogonal_", t.dtype(), where);
+  if (t.dim() < 2) fail("init::orthogonal_", "expected two dimensions or more, got " + t.describe(), where);
   if (t.numel() == 0) return t;
   const std::int64_t rows = t.size(0), columns = t.numel() / rows, vectors = std::min(rows, columns),
                      length = std::max(rows, columns);
@@ -123,48 +134,54 @@ Tensor orthogonal_(Tensor t, double gain) {
   return filled_with(std::move(t), values);
 }
 
-std::pair<std::int64_t, std::int64_t> fans(const Tensor& t) {
-  if (t.dim() < 2) throw UserError("init: fan in and fan out need two dimensions or more, got " + t.describe());
+std::pair<std::int64_t, std::int64_t> fans(const Tensor& t, Location where) {
+  require_defined(t, "init::fans", where);
+  if (t.dim() < 2) fail("init::fans", "fan in and fan out need two dimensions or more, got " + t.describe(), where);
   std::int64_t field = 1;
   for (std::int64_t d = 2; d < t.dim(); ++d) field *= t.size(d);
   return {t.size(1) * field, t.size(0) * field};
 }
 
-double calculate_gain(const std::string& nonlinearity, double a) {
+double calculate_gain(const std::string& nonlinearity, double a, Location where) {
   if (nonlinearity == "linear" || nonlinearity == "sigmoid" || nonlinearity == "conv2d") return 1;
   if (nonlinearity == "tanh") return 5.0 / 3;
   if (nonlinearity == "relu") return std::sqrt(2.0);
   if (nonlinearity == "leaky_relu") return std::sqrt(2 / (1 + a * a));
   if (nonlinearity == "selu") return 0.75;
-  throw UserError("init: unknown nonlinearity '" + nonlinearity +
-                  "'; known are linear, sigmoid, conv2d, tanh, relu, leaky_relu, selu");
+  fail("init::calculate_gain",
+       "unknown nonlinearity '" + nonlinearity + "'; known are linear, sigmoid, conv2d, tanh, relu, leaky_relu, selu",
+       where);
 }
 
-Tensor xavier_uniform_(Tensor t, double gain) {
-  const auto [in, out] = fans(t);
+Tensor xavier_uniform_(Tensor t, double gain, Location given) {
+  const Location where = given.in("init::xavier_uniform_");
+  const auto [in, out] = fans(t, where);
   const double bound = gain * std::sqrt(6.0 / static_cast<double>(in + out));
-  return uniform_(std::move(t), -bound, bound);
+  return uniform_(std::move(t), -bound, bound, where);
 }
-Tensor xavier_normal_(Tensor t, double gain) {
-  const auto [in, out] = fans(t);
-  return normal_(std::move(t), 0, gain * std::sqrt(2.0 / static_cast<double>(in + out)));
+Tensor xavier_normal_(Tensor t, double gain, Location given) {
+  const Location where = given.in("init::xavier_normal_");
+  const auto [in, out] = fans(t, where);
+  return normal_(std::move(t), 0, gain * std::sqrt(2.0 / static_cast<double>(in + out)), where);
 }
 
 namespace {
-double kaiming_std(const Tensor& t, const KaimingOptions& options) {
-  const auto [in, out] = fans(t);
-  return calculate_gain(options.nonlinearity, options.a) /
+double kaiming_std(const Tensor& t, const KaimingOptions& options, Location where) {
+  const auto [in, out] = fans(t, where);
+  return calculate_gain(options.nonlinearity, options.a, where) /
          std::sqrt(static_cast<double>(options.mode == FanMode::fan_in ? in : out));
 }
 }  // namespace
 
-Tensor kaiming_uniform_(Tensor t, const KaimingOptions& options) {
-  const double bound = std::sqrt(3.0) * kaiming_std(t, options);
-  return uniform_(std::move(t), -bound, bound);
+Tensor kaiming_uniform_(Tensor t, const KaimingOptions& options, Location given) {
+  const Location where = given.in("init::kaiming_uniform_");
+  const double bound = std::sqrt(3.0) * kaiming_std(t, options, where);
+  return uniform_(std::move(t), -bound, bound, where);
 }
-Tensor kaiming_normal_(Tensor t, const KaimingOptions& options) {
-  const double std = kaiming_std(t, options);
-  return normal_(std::move(t), 0, std);
+Tensor kaiming_normal_(Tensor t, const KaimingOptions& options, Location given) {
+  const Location where = given.in("init::kaiming_normal_");
+  const double std = kaiming_std(t, options, where);
+  return normal_(std::move(t), 0, std, where);
 }
 
 }  // namespace graven::nn::init

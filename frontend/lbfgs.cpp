@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <unordered_set>
 
 #include <fmt/format.h>
 
 #include "frontend/dispatch.h"
 #include "frontend/module_state.h"
+#include "frontend/optim_state.h"
 #include "frontend/trace.h"
 #include "graven/functional.h"
 #include "graven/optim.h"
@@ -133,31 +133,31 @@ void check_lbfgs_options(const LBFGSOptions& o) {
 
 }  // namespace
 
-LBFGS::LBFGS(const std::vector<Tensor>& parameters, LBFGSOptions options) : state_(std::make_shared<State>()) {
-  check_lbfgs_options(options);
-  std::unordered_set<const detail::TensorImpl*> seen;
-  for (const Tensor& t : parameters) {
-    if (!t.defined()) continue;
-    if (!t.is_leaf())
-      throw UserError("lbfgs: a parameter must be a leaf, got the result of an operator, " + t.describe());
+LBFGS::LBFGS(const std::vector<Tensor>& parameters, LBFGSOptions options, Location where)
+    : state_(std::make_shared<State>()) {
+  detail::located(where, [&] { check_lbfgs_options(options); });
+  GivenParameters given("lbfgs", 1, where);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor& t = parameters[i];
+    given.add(t, 0, i);
     if (t.dtype() != DType::f32 && t.dtype() != DType::f64)
-      throw UserError("lbfgs: a parameter must be f32 or f64, got " + t.describe());
-    if (!seen.insert(t.impl().get()).second) throw UserError("lbfgs: a parameter " + t.describe() + " is given twice");
-    if (!state_->parameters.empty() && state_->parameters[0].dtype() != t.dtype())
-      throw UserError("lbfgs: the parameters must have one dtype, got " + state_->parameters[0].describe() + " and " +
-                      t.describe());
-    state_->parameters.push_back(t);
+      detail::fail_at(fmt::format("lbfgs: parameter {} must be f32 or f64, got {}", i, t.describe()), where);
+    if (t.dtype() != parameters[0].dtype())
+      detail::fail_at(fmt::format("lbfgs: the parameters must have one dtype, got {} and, as parameter {}, {}",
+                                  parameters[0].describe(), i, t.describe()),
+                      where);
   }
-  if (state_->parameters.empty()) throw UserError("lbfgs: there are no parameters to optimise");
+  given.require_some();
+  state_->parameters = parameters;
   state_->options = options;
 }
 
 std::vector<Tensor> LBFGS::parameters() const { return state_->parameters; }
 const LBFGSOptions& LBFGS::options() const { return state_->options; }
-void LBFGS::set_learning_rate(double lr) {
+void LBFGS::set_learning_rate(double lr, Location where) {
   LBFGSOptions changed = state_->options;
   changed.lr = lr;
-  check_lbfgs_options(changed);
+  detail::located(where, [&] { check_lbfgs_options(changed); });
   state_->options = changed;
 }
 void LBFGS::zero_grad(bool set_to_none, Location where) {
@@ -181,7 +181,7 @@ Tensor LBFGS::step(const std::function<Tensor()>& closure, Location where) {
   const LBFGSOptions& o = s.options;
   const auto evaluated = [&] {
     const Tensor loss = closure();
-    if (!loss.defined() || loss.numel() != 1)
+    if (!loss.defined() || loss.numel(where) != 1)
       detail::fail_at("step() of LBFGS: the closure must return the loss, a tensor of one element, got " +
                           (loss.defined() ? loss.describe() : std::string("none")),
                       where);

@@ -270,8 +270,12 @@ LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ScheduleAndRates sch
   state_->optimizer->schedule = state_;
 }
 
-LRScheduler::LRScheduler(const optim::Optimizer& optimizer, std::vector<std::function<double(std::int64_t)>> factors)
-    : LRScheduler(optimizer, ir::Schedule{std::string(ir::kProgramsOwnSchedule), {}, {}}, std::move(factors)) {}
+LRScheduler::LRScheduler(const optim::Optimizer& optimizer, std::vector<std::function<double(std::int64_t)>> factors,
+                         Location where)
+    // The program's own functions are asked for the first rates.
+    : LRScheduler(detail::located(where, [&] {
+        return LRScheduler(optimizer, ir::Schedule{std::string(ir::kProgramsOwnSchedule), {}, {}}, std::move(factors));
+      })) {}
 LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedule,
                          std::vector<std::function<double(std::int64_t)>> factors)
     : state_(std::make_shared<State>()) {
@@ -289,13 +293,17 @@ void LRScheduler::step(Location where) {
         "step() of a schedule within build(), which runs once; give it to add_optimizer(), and it advances after every "
         "call",
         where);
-  state_->go_to(state_->next_step());
+  detail::located(where, [&] { state_->go_to(state_->next_step()); });
 }
 std::vector<double> LRScheduler::get_last_lr() const { return state_->rates(); }
 std::int64_t LRScheduler::last_epoch() const { return state_->steps; }
-void LRScheduler::set_last_epoch(std::int64_t steps) {
-  require(steps >= 0, "a schedule cannot stand before its first step");
-  state_->go_to(steps);
+void LRScheduler::set_last_epoch(std::int64_t steps, Location where) {
+  detail::located(where, [&] {
+    require(steps >= 0,
+            fmt::format("set_last_epoch: a schedule cannot stand before its first step, expected 0 or more, got {}",
+                        steps));
+    state_->go_to(steps);
+  });
 }
 
 namespace {
@@ -373,11 +381,13 @@ nn::LoadReport LRScheduler::load_state_dict(const nn::StateDict& state, bool str
   return report;
 }
 
-LRScheduler& LRScheduler::warmup(std::int64_t iters, WarmupOptions options) {
-  require(state_->factors.empty(), "warmup: a LambdaLR has none: let its function begin with it");
-  require(iters >= 0, "warmup: the number of steps must not be negative, got " + std::to_string(iters));
-  require(options.factor >= 0 && options.factor <= 1,
-          "warmup: the factor must lie in [0, 1], got " + std::to_string(options.factor));
+LRScheduler& LRScheduler::warmup(std::int64_t iters, WarmupOptions options, Location where) {
+  detail::located(where, [&] {
+    require(state_->factors.empty(), "warmup: a LambdaLR has none: let its function begin with it");
+    require(iters >= 0, "warmup: the number of steps must not be negative, got " + std::to_string(iters));
+    require(options.factor >= 0 && options.factor <= 1,
+            fmt::format("warmup: the factor must lie in [0, 1], got {}", options.factor));
+  });
   state_->schedule.options["warmup_iters"] = static_cast<double>(iters);
   state_->schedule.options["warmup_factor"] = options.factor;
   state_->schedule.options["warmup_linear"] = options.method == Warmup::linear ? 1 : 0;
@@ -385,69 +395,86 @@ LRScheduler& LRScheduler::warmup(std::int64_t iters, WarmupOptions options) {
   return *this;
 }
 
-StepLR::StepLR(const optim::Optimizer& optimizer, StepLROptions o)
-    : LRScheduler(optimizer, make(first({positive("StepLR: step_size", o.step_size), finite("StepLR: gamma", o.gamma)}),
-                                  "step", {{"step_size", static_cast<double>(o.step_size)}, {"gamma", o.gamma}})) {}
+StepLR::StepLR(const optim::Optimizer& optimizer, StepLROptions o, Location where)
+    : LRScheduler(optimizer, detail::located(where, [&] {
+                    return make(first({positive("StepLR: step_size", o.step_size), finite("StepLR: gamma", o.gamma)}),
+                                "step", {{"step_size", static_cast<double>(o.step_size)}, {"gamma", o.gamma}});
+                  })) {}
 
-MultiStepLR::MultiStepLR(const optim::Optimizer& optimizer, MultiStepLROptions o)
-    : LRScheduler(optimizer, make(first({std::is_sorted(o.milestones.begin(), o.milestones.end())
-                                             ? ""
-                                             : "MultiStepLR: milestones must increase",
-                                         finite("MultiStepLR: gamma", o.gamma)}),
-                                  "multi_step", {{"gamma", o.gamma}},
-                                  std::vector<double>(o.milestones.begin(), o.milestones.end()))) {}
+MultiStepLR::MultiStepLR(const optim::Optimizer& optimizer, MultiStepLROptions o, Location where)
+    : LRScheduler(optimizer, detail::located(where, [&] {
+                    return make(first({std::is_sorted(o.milestones.begin(), o.milestones.end())
+                                           ? ""
+                                           : "MultiStepLR: milestones must increase",
+                                       finite("MultiStepLR: gamma", o.gamma)}),
+                                "multi_step", {{"gamma", o.gamma}},
+                                std::vector<double>(o.milestones.begin(), o.milestones.end()));
+                  })) {}
 
-ExponentialLR::ExponentialLR(const optim::Optimizer& optimizer, ExponentialLROptions o)
-    : LRScheduler(optimizer, make(finite("ExponentialLR: gamma", o.gamma), "exponential", {{"gamma", o.gamma}})) {}
+ExponentialLR::ExponentialLR(const optim::Optimizer& optimizer, ExponentialLROptions o, Location where)
+    : LRScheduler(optimizer, detail::located(where, [&] {
+                    return make(finite("ExponentialLR: gamma", o.gamma), "exponential", {{"gamma", o.gamma}});
+                  })) {}
 
-CosineAnnealingLR::CosineAnnealingLR(const optim::Optimizer& optimizer, CosineAnnealingLROptions o)
+CosineAnnealingLR::CosineAnnealingLR(const optim::Optimizer& optimizer, CosineAnnealingLROptions o, Location where)
+    : LRScheduler(optimizer, detail::located(where, [&] {
+                    return make(first({positive("CosineAnnealingLR: T_max", o.T_max),
+                                       finite("CosineAnnealingLR: eta_min", o.eta_min)}),
+                                "cosine", {{"T_max", static_cast<double>(o.T_max)}, {"eta_min", o.eta_min}});
+                  })) {}
+
+LinearLR::LinearLR(const optim::Optimizer& optimizer, LinearLROptions o, Location where)
+    : LRScheduler(optimizer, detail::located(where, [&] {
+                    return make(first({part("LinearLR: start_factor", o.start_factor, false),
+                                       part("LinearLR: end_factor", o.end_factor),
+                                       not_negative("LinearLR: total_iters", o.total_iters)}),
+                                "linear",
+                                {{"start_factor", o.start_factor},
+                                 {"end_factor", o.end_factor},
+                                 {"total_iters", static_cast<double>(o.total_iters)}});
+                  })) {}
+
+ConstantLR::ConstantLR(const optim::Optimizer& optimizer, ConstantLROptions o, Location where)
     : LRScheduler(
-          optimizer,
-          make(first({positive("CosineAnnealingLR: T_max", o.T_max), finite("CosineAnnealingLR: eta_min", o.eta_min)}),
-               "cosine", {{"T_max", static_cast<double>(o.T_max)}, {"eta_min", o.eta_min}})) {}
+          optimizer, detail::located(where, [&] {
+            return make(
+                first({part("ConstantLR: factor", o.factor), not_negative("ConstantLR: total_iters", o.total_iters)}),
+                "constant", {{"factor", o.factor}, {"total_iters", static_cast<double>(o.total_iters)}});
+          })) {}
 
-LinearLR::LinearLR(const optim::Optimizer& optimizer, LinearLROptions o)
-    : LRScheduler(optimizer, make(first({part("LinearLR: start_factor", o.start_factor, false),
-                                         part("LinearLR: end_factor", o.end_factor),
-                                         not_negative("LinearLR: total_iters", o.total_iters)}),
-                                  "linear",
-                                  {{"start_factor", o.start_factor},
-                                   {"end_factor", o.end_factor},
-                                   {"total_iters", static_cast<double>(o.total_iters)}})) {}
+PolynomialLR::PolynomialLR(const optim::Optimizer& optimizer, PolynomialLROptions o, Location where)
+    : LRScheduler(optimizer, detail::located(where, [&] {
+                    return make(first({positive("PolynomialLR: total_iters", o.total_iters),
+                                       finite("PolynomialLR: power", o.power),
+                                       finite("PolynomialLR: end_learning_rate", o.end_learning_rate)}),
+                                "polynomial", polynomial_options(o));
+                  })) {}
 
-ConstantLR::ConstantLR(const optim::Optimizer& optimizer, ConstantLROptions o)
+CosineDecayLR::CosineDecayLR(const optim::Optimizer& optimizer, CosineDecayLROptions o, Location where)
     : LRScheduler(
-          optimizer,
-          make(first({part("ConstantLR: factor", o.factor), not_negative("ConstantLR: total_iters", o.total_iters)}),
-               "constant", {{"factor", o.factor}, {"total_iters", static_cast<double>(o.total_iters)}})) {}
-
-PolynomialLR::PolynomialLR(const optim::Optimizer& optimizer, PolynomialLROptions o)
-    : LRScheduler(optimizer, make(first({positive("PolynomialLR: total_iters", o.total_iters),
-                                         finite("PolynomialLR: power", o.power),
-                                         finite("PolynomialLR: end_learning_rate", o.end_learning_rate)}),
-                                  "polynomial", polynomial_options(o))) {}
-
-CosineDecayLR::CosineDecayLR(const optim::Optimizer& optimizer, CosineDecayLROptions o)
-    : LRScheduler(
-          optimizer,
-          make(first({positive("CosineDecayLR: decay_steps", o.decay_steps), finite("CosineDecayLR: alpha", o.alpha)}),
-               "cosine_decay", {{"decay_steps", static_cast<double>(o.decay_steps)}, {"alpha", o.alpha}})) {}
+          optimizer, detail::located(where, [&] {
+            return make(
+                first({positive("CosineDecayLR: decay_steps", o.decay_steps), finite("CosineDecayLR: alpha", o.alpha)}),
+                "cosine_decay", {{"decay_steps", static_cast<double>(o.decay_steps)}, {"alpha", o.alpha}});
+          })) {}
 
 CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(const optim::Optimizer& optimizer,
-                                                         CosineAnnealingWarmRestartsOptions o)
-    : LRScheduler(optimizer, make(first({positive("CosineAnnealingWarmRestarts: T_0", o.T_0),
-                                         positive("CosineAnnealingWarmRestarts: T_mult", o.T_mult),
-                                         finite("CosineAnnealingWarmRestarts: eta_min", o.eta_min)}),
-                                  "cosine_warm_restarts",
-                                  {{"T_0", static_cast<double>(o.T_0)},
-                                   {"T_mult", static_cast<double>(o.T_mult)},
-                                   {"eta_min", o.eta_min}})) {}
+                                                         CosineAnnealingWarmRestartsOptions o, Location where)
+    : LRScheduler(optimizer, detail::located(where, [&] {
+                    return make(first({positive("CosineAnnealingWarmRestarts: T_0", o.T_0),
+                                       positive("CosineAnnealingWarmRestarts: T_mult", o.T_mult),
+                                       finite("CosineAnnealingWarmRestarts: eta_min", o.eta_min)}),
+                                "cosine_warm_restarts",
+                                {{"T_0", static_cast<double>(o.T_0)},
+                                 {"T_mult", static_cast<double>(o.T_mult)},
+                                 {"eta_min", o.eta_min}});
+                  })) {}
 
-OneCycleLR::OneCycleLR(const optim::Optimizer& optimizer, OneCycleLROptions o)
-    : LRScheduler(optimizer, one_cycle(optimizer, o)) {}
+OneCycleLR::OneCycleLR(const optim::Optimizer& optimizer, OneCycleLROptions o, Location where)
+    : LRScheduler(optimizer, detail::located(where, [&] { return one_cycle(optimizer, o); })) {}
 
-CyclicLR::CyclicLR(const optim::Optimizer& optimizer, CyclicLROptions o)
-    : LRScheduler(optimizer, cyclic(optimizer, o)) {}
+CyclicLR::CyclicLR(const optim::Optimizer& optimizer, CyclicLROptions o, Location where)
+    : LRScheduler(optimizer, detail::located(where, [&] { return cyclic(optimizer, o); })) {}
 
 namespace {
 std::vector<LambdaLR::Function> functions_of(const optim::Optimizer& optimizer,
@@ -460,14 +487,15 @@ std::vector<LambdaLR::Function> functions_of(const optim::Optimizer& optimizer,
   return functions;
 }
 }  // namespace
-LambdaLR::LambdaLR(const optim::Optimizer& optimizer, Function lr_lambda)
-    : LambdaLR(optimizer, std::vector<Function>(optimizer.state()->groups.size(), std::move(lr_lambda))) {}
-LambdaLR::LambdaLR(const optim::Optimizer& optimizer, std::vector<Function> lr_lambda)
-    : LRScheduler(optimizer, functions_of(optimizer, std::move(lr_lambda))) {}
+LambdaLR::LambdaLR(const optim::Optimizer& optimizer, Function lr_lambda, Location where)
+    : LambdaLR(optimizer, std::vector<Function>(optimizer.state()->groups.size(), std::move(lr_lambda)), where) {}
+LambdaLR::LambdaLR(const optim::Optimizer& optimizer, std::vector<Function> lr_lambda, Location where)
+    : LRScheduler(optimizer, detail::located(where, [&] { return functions_of(optimizer, std::move(lr_lambda)); }),
+                  where) {}
 
 SequentialLR::SequentialLR(const optim::Optimizer& optimizer, const std::vector<LRScheduler>& schedulers,
-                           const std::vector<std::int64_t>& milestones)
-    : LRScheduler(optimizer, sequence(optimizer, schedulers, milestones)) {
+                           const std::vector<std::int64_t>& milestones, Location where)
+    : LRScheduler(optimizer, detail::located(where, [&] { return sequence(optimizer, schedulers, milestones); })) {
   for (const LRScheduler& part : schedulers) state()->sets_base_lr |= part.state()->sets_base_lr;
 }
 
@@ -488,15 +516,19 @@ struct ReduceLROnPlateau::State {
   }
 };
 
-ReduceLROnPlateau::ReduceLROnPlateau(const optim::Optimizer& optimizer, ReduceLROnPlateauOptions o)
+ReduceLROnPlateau::ReduceLROnPlateau(const optim::Optimizer& optimizer, ReduceLROnPlateauOptions o, Location where)
     : state_(std::make_shared<State>()) {
-  require(o.factor < 1 && o.factor >= 0, fmt::format("ReduceLROnPlateau: factor must lie in [0, 1), got {}", o.factor));
-  const std::string mistake = first(
-      {not_negative("ReduceLROnPlateau: patience", o.patience), not_negative("ReduceLROnPlateau: cooldown", o.cooldown),
-       finite("ReduceLROnPlateau: threshold", o.threshold), finite("ReduceLROnPlateau: eps", o.eps)});
-  require(mistake.empty(), mistake);
+  detail::located(where, [&] {
+    require(o.factor < 1 && o.factor >= 0,
+            fmt::format("ReduceLROnPlateau: factor must lie in [0, 1), got {}", o.factor));
+    const std::string mistake =
+        first({not_negative("ReduceLROnPlateau: patience", o.patience),
+               not_negative("ReduceLROnPlateau: cooldown", o.cooldown),
+               finite("ReduceLROnPlateau: threshold", o.threshold), finite("ReduceLROnPlateau: eps", o.eps)});
+    require(mistake.empty(), mistake);
+    state_->min_lr = by_group("ReduceLROnPlateau: min_lr", optimizer, o.min_lr);
+  });
   state_->optimizer = optimizer.state();
-  state_->min_lr = by_group("ReduceLROnPlateau: min_lr", optimizer, o.min_lr);
   state_->best =
       o.mode == PlateauMode::min ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
   state_->options = std::move(o);
@@ -569,7 +601,8 @@ void ReduceLROnPlateau::step(double metric, Location where) {
   s.bad_epochs = 0;
 }
 void ReduceLROnPlateau::step(const Tensor& metric, Location where) {
-  if (metric.defined() && metric.is_traced()) return step(0.0, where);  // says why not
+  detail::require_defined(metric, "step", where, "the metric");
+  if (metric.is_traced()) return step(0.0, where);  // says why not
   step(metric.item<double>(where), where);
 }
 

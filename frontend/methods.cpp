@@ -205,30 +205,43 @@ Tensor Tensor::addmm(const Tensor& a, const Tensor& b, double beta, double alpha
 }
 Tensor Tensor::trace(Location where) const { return graven::trace(Operand(*this, where)); }
 Tensor Tensor::clamp_min(double min, Location where) const {
-  return clamp(min, std::numeric_limits<double>::infinity(), where);
+  return clamp(min, std::numeric_limits<double>::infinity(), where.in("clamp_min"));
 }
 Tensor Tensor::clamp_max(double max, Location where) const {
-  return clamp(-std::numeric_limits<double>::infinity(), max, where);
+  return clamp(-std::numeric_limits<double>::infinity(), max, where.in("clamp_max"));
 }
 Tensor Tensor::nan_to_num(double nan, std::optional<double> posinf, std::optional<double> neginf,
                           Location where) const {
   return graven::nan_to_num(Operand(*this, where), nan, posinf, neginf);
 }
-Tensor Tensor::view_as(const Tensor& other, Location where) const { return view(other.shape(), where); }
-Tensor Tensor::reshape_as(const Tensor& other, Location where) const { return reshape(other.shape(), where); }
-Tensor Tensor::expand_as(const Tensor& other, Location where) const { return expand(other.shape(), where); }
-Tensor Tensor::type_as(const Tensor& other, Location where) const { return to(other.dtype(), where); }
+Tensor Tensor::view_as(const Tensor& other, Location where) const {
+  detail::require_defined(other, "view_as", where, "other");
+  return view(other.shape(), where.in("view_as"));
+}
+Tensor Tensor::reshape_as(const Tensor& other, Location where) const {
+  detail::require_defined(other, "reshape_as", where, "other");
+  return reshape(other.shape(), where.in("reshape_as"));
+}
+Tensor Tensor::expand_as(const Tensor& other, Location where) const {
+  detail::require_defined(other, "expand_as", where, "other");
+  return expand(other.shape(), where.in("expand_as"));
+}
+Tensor Tensor::type_as(const Tensor& other, Location where) const {
+  detail::require_defined(other, "type_as", where, "other");
+  return to(other.dtype(), where.in("type_as"));
+}
 
 Tensor Tensor::new_empty(const Shape& shape, std::optional<DType> dtype, Location where) const {
-  return new_full(shape, 0, dtype, where);
+  return new_full(shape, 0, dtype, where.in("new_empty"));
 }
 Tensor Tensor::new_zeros(const Shape& shape, std::optional<DType> dtype, Location where) const {
-  return new_full(shape, 0, dtype, where);
+  return new_full(shape, 0, dtype, where.in("new_zeros"));
 }
 Tensor Tensor::new_ones(const Shape& shape, std::optional<DType> dtype, Location where) const {
-  return new_full(shape, 1, dtype, where);
+  return new_full(shape, 1, dtype, where.in("new_ones"));
 }
 Tensor Tensor::new_full(const Shape& shape, Scalar value, std::optional<DType> wanted, Location where) const {
+  detail::require_defined(*this, "new_full", where);
   const DType dtype = wanted.value_or(this->dtype());
   // Integers beyond 2^53 are no doubles.
   if (!detail::would_record({*this})) return full(shape, value, dtype);
@@ -280,11 +293,19 @@ Tensor Tensor::bincount(const Tensor& weights, std::int64_t minlength, Location 
 
 namespace {
 
-/// Writes what `value` computes into x.
+/// Writes what `value` computes into x. An error of the function that does it, add(), is add_()'s.
 template <class Value>
 Tensor& assigned(Tensor& x, const Value& value, const char* function, Location where) {
+  detail::require_defined(x, function, where);
   const std::uint64_t since = detail::tape_position();
-  detail::assign_in_place(x, value(), function, where, since);
+  Tensor result;
+  try {
+    result = value();
+  } catch (UserError& e) {
+    if (e.operator_name() + "_" == function) e.called(function);
+    throw;
+  }
+  detail::assign_in_place(x, result, function, where, since);
   return x;
 }
 

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <unordered_set>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -22,30 +25,61 @@ std::vector<std::string> Optimizer::State::state_names() const {
   return names;
 }
 
-Optimizer::Optimizer(std::string kind, std::vector<std::pair<std::vector<Tensor>, Options>> groups)
-    : state_(std::make_shared<State>()) {
+std::string GivenParameters::place(std::size_t group, std::size_t index) const {
+  return groups_ > 1 ? fmt::format("parameter {} of group {}", index, group) : fmt::format("parameter {}", index);
+}
+
+void GivenParameters::add(const Tensor& t, std::size_t group, std::size_t index) {
+  const std::string here = place(group, index);
+  const auto refuse = [&](const std::string& what) { detail::fail_at(kind_ + ": " + here + " " + what, where_); };
+  if (!t.defined()) refuse("must be a tensor, got an undefined one: leave out what a layer does not have");
+  if (!t.is_leaf()) refuse("must be a leaf, got the result of an operator, " + t.describe());
+  if (!ir::is_floating(t.dtype())) refuse("must be floating-point, got " + t.describe());
+  if (const auto [first, is_new] = places_.emplace(t.impl().get(), here); !is_new)
+    refuse("is given twice: " + t.describe() + " is " + first->second + ", too");
+}
+
+void GivenParameters::require_some() const {
+  if (places_.empty()) detail::fail_at(kind_ + ": there are no parameters to optimise", where_);
+}
+
+namespace {
+
+/// Checks all options, those of clipping too where there is none, and gives the group those that count: graphs are
+/// written with the options that they have.
+void take_options(const std::string& kind, Optimizer::State::Group& group, std::map<std::string, double> options) {
+  const std::string norm(ir::kClipMaxNorm), type(ir::kClipNormType);
+  const auto clips = options.find(norm);
+  const bool is_clipped = clips != options.end() && clips->second != std::numeric_limits<double>::infinity();
+  if (!is_clipped) options.erase(norm);
+  ir::check_options(kind, options);
+  if (!is_clipped) options.erase(type);
+  group.options = std::move(options);
+}
+
+}  // namespace
+
+Optimizer::Optimizer(std::string kind, const Given& groups, Location where) : state_(std::make_shared<State>()) {
   state_->kind = std::move(kind);
-  std::unordered_set<const detail::TensorImpl*> seen;
-  for (auto& [parameters, options] : groups) {
-    ir::check_options(state_->kind, options);
+  GivenParameters given(state_->kind, groups.size(), where);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const auto& [parameters, options] = groups[g];
     State::Group group;
-    for (const Tensor& t : parameters) {
-      if (!t.defined()) continue;
-      if (!t.is_leaf())
-        throw UserError(state_->kind + ": a parameter must be a leaf, got the result of an operator, " + t.describe());
-      if (!ir::is_floating(t.dtype()))
-        throw UserError(state_->kind + ": a parameter must be floating-point, got " + t.describe());
-      if (!seen.insert(t.impl().get()).second)
-        throw UserError(state_->kind + ": a parameter " + t.describe() + " is given twice");
-      group.parameters.push_back(t);
+    try {
+      take_options(state_->kind, group, options());
+    } catch (UserError& e) {
+      if (groups.size() > 1) e.note(fmt::format("in group {} of {}", g, groups.size()));
+      e.at(where.file_name(), where.line);
+      throw;
     }
-    group.options = options;
-    group.base_lr = options.at("lr");
+    for (std::size_t i = 0; i < parameters.size(); ++i) given.add(parameters[i], g, i);
+    group.parameters = parameters;
+    group.base_lr = group.options.at("lr");
     group.steps.assign(group.parameters.size(), 0);
     for (const std::string& name : state_->state_names()) group.states[name].resize(group.parameters.size());
     state_->groups.push_back(std::move(group));
   }
-  if (seen.empty()) throw UserError(state_->kind + ": there are no parameters to optimise");
+  given.require_some();
 }
 
 const std::string& Optimizer::kind() const { return state_->kind; }
@@ -56,8 +90,8 @@ std::vector<double> Optimizer::learning_rates() const {
   return rates;
 }
 
-void Optimizer::set_learning_rate(double lr) {
-  ir::check_options(state_->kind, {{"lr", lr}});
+void Optimizer::set_learning_rate(double lr, Location where) {
+  detail::located(where, [&] { ir::check_options(state_->kind, {{"lr", lr}}); });
   for (auto& g : state_->groups) g.options["lr"] = g.base_lr = lr;
 }
 
@@ -136,16 +170,6 @@ std::map<std::string, double> written_options(const Optimizer::State::Group& gro
   return options;
 }
 
-void read_options(Optimizer::State::Group& group, std::map<std::string, double> options) {
-  group.base_lr = options.at("initial_lr");
-  options.erase("initial_lr");
-  if (options.at(std::string(ir::kClipMaxNorm)) == std::numeric_limits<double>::infinity()) {
-    options.erase(std::string(ir::kClipMaxNorm));
-    options.erase(std::string(ir::kClipNormType));
-  }
-  group.options = std::move(options);
-}
-
 }  // namespace
 
 nn::StateDict Optimizer::state_dict() const {
@@ -186,10 +210,10 @@ nn::LoadReport Optimizer::load_state_dict(const nn::StateDict& state, bool stric
   };
   for (std::size_t g = 0; g < next.size(); ++g) {
     State::Group& group = next[g];
-    std::map<std::string, double> options = written_options(group);
-    for (auto& [name, value] : options)
+    // Which states there are follows from the options, which are checked once all entries are known to fit.
+    group.options = written_options(group);
+    for (auto& [name, value] : group.options)
       if (const Tensor* t = scalar(fmt::format("{}.{}", g, name), DType::f64)) value = t->item<double>();
-    read_options(group, std::move(options));
     for (std::size_t i = 0; i < group.parameters.size(); ++i) {
       const std::string prefix = fmt::format("{}.{}.", g, i);
       const Tensor* step = scalar(prefix + "step", DType::i64);
@@ -212,8 +236,10 @@ nn::LoadReport Optimizer::load_state_dict(const nn::StateDict& state, bool stric
   nn::LoadReport report = nn::check_entries(expected, state, strict, what, where);
   for (std::size_t g = 0; g < next.size(); ++g) {
     try {
-      ir::check_options(state_->kind, next[g].options);
-      ir::check_options(state_->kind, {{"initial_lr", next[g].base_lr}});
+      ir::check_options(state_->kind, {{"initial_lr", next[g].options.at("initial_lr")}});
+      next[g].base_lr = next[g].options.at("initial_lr");
+      next[g].options.erase("initial_lr");
+      take_options(state_->kind, next[g], std::move(next[g].options));
     } catch (UserError& e) {
       e.note(fmt::format("load_state_dict: in group {}; nothing was loaded", g)).at(where.file_name(), where.line);
       throw;
@@ -231,8 +257,7 @@ nn::LoadReport Optimizer::load_state_dict(const nn::StateDict& state, bool stric
 
 namespace {
 
-/// The options of a kind by the operator's names: `own` and those that many have. Clipping only where there is any:
-/// graphs are written with the options that they have.
+/// The options of a kind by the operator's names: `own` and those that many have.
 template <class AnyOptions>
 std::map<std::string, double> values_of(const AnyOptions& o, std::map<std::string, double> own = {}) {
   own.insert({{"lr", o.lr}, {"maximize", o.maximize ? 1 : 0}});
@@ -245,8 +270,8 @@ std::map<std::string, double> values_of(const AnyOptions& o, std::map<std::strin
   if constexpr (requires { o.do_bias_correction; }) own.emplace("do_bias_correction", o.do_bias_correction ? 1 : 0);
   if constexpr (requires { o.decoupled_weight_decay; })
     own.emplace("decoupled_weight_decay", o.decoupled_weight_decay ? 1 : 0);
-  if (o.clip_grad_max_norm != std::numeric_limits<double>::infinity())
-    own.insert({{"clip_grad_max_norm", o.clip_grad_max_norm}, {"clip_grad_norm_type", o.clip_grad_norm_type}});
+  own.emplace(ir::kClipMaxNorm, o.clip_grad_max_norm);
+  own.emplace(ir::kClipNormType, o.clip_grad_norm_type);
   return own;
 }
 
@@ -270,7 +295,7 @@ std::map<std::string, double> AdamaxOptions::values() const { return values_of(*
 std::map<std::string, double> LionOptions::values() const { return values_of(*this); }
 std::map<std::string, double> AdafactorOptions::values() const {
   if (eps.first && !(*eps.first >= 0))
-    throw UserError("adafactor: the option eps[0] is out of range, got " + std::to_string(*eps.first));
+    throw UserError(fmt::format("adafactor: the option eps[0] must lie in [0, 1e+300], got {}", *eps.first));
   return values_of(
       *this,
       {{"beta2_decay", beta2_decay}, {"eps1", eps.first.value_or(ir::kEpsilonOfType)}, {"eps2", eps.second}, {"d", d}});

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graven/lr_scheduler.h"
@@ -27,6 +28,30 @@ struct Optimizer::State {
   std::vector<std::string> state_names() const;
   /// The one that was made last and is still there: a reduction of the rates must reach what it computes them from.
   std::weak_ptr<lr_scheduler::LRScheduler::State> schedule;
+};
+
+}  // namespace graven::optim
+
+namespace graven::optim {
+
+/// The parameters of one optimizer, as they are given: user error for one that is undefined, no leaf of floating-point
+/// numbers, or there already.
+class GivenParameters {
+ public:
+  /// `groups`: how many there are; where there are several, errors say in which one.
+  GivenParameters(std::string kind, std::size_t groups, Location where)
+      : kind_(std::move(kind)), groups_(groups), where_(where) {}
+  void add(const Tensor& t, std::size_t group, std::size_t index);
+  /// User error where there are none.
+  void require_some() const;
+
+ private:
+  std::string place(std::size_t group, std::size_t index) const;
+
+  std::string kind_;
+  std::size_t groups_;
+  Location where_;
+  std::map<const graven::detail::TensorImpl*, std::string> places_;
 };
 
 }  // namespace graven::optim

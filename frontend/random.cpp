@@ -131,8 +131,9 @@ std::vector<double> draw(Distribution distribution, std::int64_t n) {
 
 /// A tensor of numbers, each after `finish`.
 template <class Finish>
-Tensor drawn(Distribution distribution, const Shape& shape, TensorOptions options, const Finish& finish) {
-  Tensor t = make_tensor(options.dtype, shape);
+Tensor drawn(Distribution distribution, const Shape& shape, TensorOptions options, const Finish& finish,
+             const char* function, Location where) {
+  Tensor t = made_by(function, where, [&] { return make_tensor(options.dtype, shape); });
   std::byte* const data = t.impl()->data();
   draw_pieces(distribution, static_cast<std::uint64_t>(t.numel()),
               [&](std::uint64_t first, double* values, std::uint64_t count) {
@@ -140,7 +141,7 @@ Tensor drawn(Distribution distribution, const Shape& shape, TensorOptions option
                 convert_buffer(DType::f64, values, options.dtype, data + first * ir::size_of(options.dtype),
                                static_cast<std::int64_t>(count));
               });
-  if (options.requires_grad) t.requires_grad_();
+  if (options.requires_grad) t.requires_grad_(true, where);
   return t;
 }
 
@@ -171,9 +172,9 @@ Tensor from_numbers(const Shape& shape, const std::vector<double>& values, Tenso
   return t;
 }
 
-void require_floating(const char* function, DType dtype) {
+void require_floating(const char* function, DType dtype, Location where) {
   if (!ir::is_floating(dtype))
-    throw UserError(std::string(function) + ": needs a floating-point dtype, got " + std::string(ir::name(dtype)));
+    fail(function, "needs a floating-point dtype, got " + std::string(ir::name(dtype)), where);
 }
 
 namespace {
@@ -216,7 +217,7 @@ void manual_seed(std::uint64_t seed, Location where) {
 }
 
 Tensor rand(const Shape& shape, TensorOptions options, Location where) {
-  detail::require_floating("rand", options.dtype);
+  detail::require_floating("rand", options.dtype, where);
   detail::require_recording(shape, "rand", where);
   if (detail::active_trace()) {
     Tensor u = detail::record_draw("random_uniform", shape, options.dtype, where);
@@ -224,21 +225,23 @@ Tensor rand(const Shape& shape, TensorOptions options, Location where) {
     return detail::finished(u, options, where);
   }
   const double limit = detail::below(1, options.dtype);
-  return detail::drawn(detail::Distribution::uniform, shape, options, [&](double u) { return std::min(u, limit); });
+  return detail::drawn(
+      detail::Distribution::uniform, shape, options, [&](double u) { return std::min(u, limit); }, "rand", where);
 }
 
 Tensor randn(const Shape& shape, TensorOptions options, Location where) {
-  detail::require_floating("randn", options.dtype);
+  detail::require_floating("randn", options.dtype, where);
   detail::require_recording(shape, "randn", where);
   if (detail::active_trace())
     return detail::finished(detail::record_draw("random_normal", shape, options.dtype, where), options, where);
-  return detail::drawn(detail::Distribution::normal, shape, options, [](double v) { return v; });
+  return detail::drawn(detail::Distribution::normal, shape, options, [](double v) { return v; }, "randn", where);
 }
 
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options, Location where) {
   detail::require_recording(shape, "randint", where);
   if (low >= high)
-    throw UserError("randint: low must be less than high, got " + std::to_string(low) + " and " + std::to_string(high));
+    detail::fail("randint", "low must be less than high, got " + std::to_string(low) + " and " + std::to_string(high),
+                 where);
   if (detail::active_trace()) {
     // As many steps as a uniform number has.
     constexpr double kMost = 0x1p24;
@@ -250,11 +253,11 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOp
     const Tensor scaled = floor(Operand(mul(Operand(u, where), Operand(range, where)), where)).to(DType::i64, where);
     return detail::finished(add(Operand(scaled, where), Operand(low, where)), options, where);
   }
-  Tensor t = detail::make_tensor(options.dtype, shape);
+  Tensor t = detail::made_by("randint", where, [&] { return detail::make_tensor(options.dtype, shape); });
   const std::vector<std::int64_t> values = detail::draw_integers(low, high, t.numel());
   detail::convert_buffer(DType::i64, values.data(), options.dtype, t.impl()->data(),
                          static_cast<std::int64_t>(values.size()));
-  if (options.requires_grad) t.requires_grad_();
+  if (options.requires_grad) t.requires_grad_(true, where);
   return t;
 }
 
@@ -271,7 +274,8 @@ Tensor randperm(std::int64_t n, Location where) {
 }
 
 Tensor& Tensor::uniform_(double from, double to, Location where) {
-  detail::require_floating("uniform_", dtype());
+  detail::require_defined(*this, "uniform_", where);
+  detail::require_floating("uniform_", dtype(), where);
   if (!(from <= to)) detail::fail("uniform_", "from must not be greater than to", where);
   if (detail::active_trace()) {
     const Tensor u = detail::record_draw("random_uniform", shape(), dtype(), where);
@@ -280,13 +284,15 @@ Tensor& Tensor::uniform_(double from, double to, Location where) {
     return copy_(scaled.clamp(from, from < to ? detail::below(to, dtype()) : to, where), where);
   }
   const double limit = from < to ? detail::below(to, dtype()) : to;
-  return copy_(detail::drawn(detail::Distribution::uniform, shape(), {dtype()},
-                             [&](double u) { return std::min(from + (to - from) * u, limit); }),
+  return copy_(detail::drawn(
+                   detail::Distribution::uniform, shape(), {dtype()},
+                   [&](double u) { return std::min(from + (to - from) * u, limit); }, "uniform_", where),
                where);
 }
 
 Tensor& Tensor::normal_(double mean, double std, Location where) {
-  detail::require_floating("normal_", dtype());
+  detail::require_defined(*this, "normal_", where);
+  detail::require_floating("normal_", dtype(), where);
   if (!(std >= 0)) detail::fail("normal_", "the standard deviation must not be negative", where);
   if (detail::active_trace()) {
     const Tensor normal = detail::record_draw("random_normal", shape(), dtype(), where);
@@ -295,7 +301,9 @@ Tensor& Tensor::normal_(double mean, double std, Location where) {
         where);
   }
   return copy_(
-      detail::drawn(detail::Distribution::normal, shape(), {dtype()}, [&](double v) { return mean + std * v; }), where);
+      detail::drawn(
+          detail::Distribution::normal, shape(), {dtype()}, [&](double v) { return mean + std * v; }, "normal_", where),
+      where);
 }
 
 }  // namespace graven

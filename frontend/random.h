@@ -40,7 +40,7 @@ std::vector<std::int64_t> draw_integers(std::int64_t low, std::int64_t high, std
 /// A tensor of numbers that were computed in double.
 Tensor from_numbers(const Shape& shape, const std::vector<double>& values, TensorOptions options);
 /// User error where numbers of the dtype cannot be what is drawn.
-void require_floating(const char* function, DType dtype);
+void require_floating(const char* function, DType dtype, Location where);
 
 /// What a random operator is called with: the key and the step of its numbers. While a graph is recorded, the training
 /// program's seed and step, and a stream that depends on the module's path and on how many such calls stand before this

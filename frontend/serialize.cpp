@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "frontend/dispatch.h"
 #include "frontend/serialize.h"
 #include "frontend/tensor_impl.h"
 #include "runtime_min/error.h"
@@ -55,7 +56,9 @@ void save_file(const StateDict& state, const std::string& path,
   }
 }
 
-void save(const StateDict& state, const std::string& path) { save_file(state, path, {}); }
+void save(const StateDict& state, const std::string& path, Location where) {
+  graven::detail::located(where, [&] { save_file(state, path, {}); });
+}
 
 StateDict tensors_of(const runtime::SafetensorsFile& file) {
   const std::string& path = file.path();
@@ -72,12 +75,14 @@ StateDict tensors_of(const runtime::SafetensorsFile& file) {
   return state;
 }
 
-StateDict load(const std::string& path) {
-  try {
-    return tensors_of(runtime::SafetensorsFile(path));
-  } catch (const runtime::Error& e) {
-    throw UserError(e.what());
-  }
+StateDict load(const std::string& path, Location where) {
+  return graven::detail::located(where, [&] {
+    try {
+      return tensors_of(runtime::SafetensorsFile(path));
+    } catch (const runtime::Error& e) {
+      throw UserError(e.what());
+    }
+  });
 }
 
 }  // namespace graven::nn

@@ -8,6 +8,10 @@
 #include <mutex>
 #include <new>
 #include <numeric>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "frontend/autograd.h"
 #include "frontend/dispatch.h"
@@ -65,7 +69,9 @@ Sizes contiguous_strides(const Sizes& sizes) {
   return strides;
 }
 
-Tensor make_tensor(DType dtype, const Shape& shape) {
+namespace {
+/// User error where the shape has no such number.
+std::size_t bytes_of(DType dtype, const Shape& shape) {
   std::int64_t bytes = static_cast<std::int64_t>(ir::size_of(dtype));
   bool empty = false;
   for (const Dim& d : shape) {
@@ -73,16 +79,22 @@ Tensor make_tensor(DType dtype, const Shape& shape) {
     if (d.value() < 0) throw UserError("a dimension must not be negative, got " + shape.to_string());
     if (d.value() == 0) empty = true;
   }
-  if (!empty)
-    for (const Dim& d : shape)
-      if (__builtin_mul_overflow(bytes, d.value(), &bytes))
-        throw UserError("a tensor " + ir::describe(dtype, shape) + " is too large");
+  if (empty) return 0;
+  for (const Dim& d : shape)
+    if (__builtin_mul_overflow(bytes, d.value(), &bytes))
+      throw UserError("a tensor " + ir::describe(dtype, shape) + " is too large: its bytes do not fit in 63 bits");
+  return static_cast<std::size_t>(bytes);
+}
+}  // namespace
+
+Tensor make_tensor(DType dtype, const Shape& shape) {
+  const std::size_t bytes = bytes_of(dtype, shape);
   auto impl = std::make_shared<TensorImpl>();
   impl->dtype = dtype;
   impl->shape = shape;
   impl->sizes = shape.values();
   impl->strides = contiguous_strides(impl->sizes);
-  impl->storage = std::make_shared<Storage>(empty ? 0 : static_cast<std::size_t>(bytes));
+  impl->storage = std::make_shared<Storage>(bytes);
   if (const Trace* trace = active_trace()) impl->storage->made_in = trace->id;
   return Tensor(std::move(impl));
 }
@@ -131,13 +143,17 @@ Tensor alias_of(const Tensor& t) {
   return Tensor(std::move(impl));
 }
 
+const TensorImpl& get(const Tensor& t, const char* function, Location where) {
+  require_defined(t, function, where);
+  return *t.impl();
+}
 const TensorImpl& get(const Tensor& t) {
-  if (!t.defined()) throw UserError("an undefined tensor is used where a tensor is due");
+  GRAVEN_CHECK(t.defined(), "nobody looked whether this tensor is defined");
   return *t.impl();
 }
 
-TensorImpl& get_mutable(const Tensor& t) {
-  (void)get(t);
+TensorImpl& get_mutable(const Tensor& t, const char* function, Location where) {
+  require_defined(t, function, where);
   return *t.impl();
 }
 
@@ -341,12 +357,14 @@ Tensor contiguous_copy(const Tensor& t) {
 }
 
 std::vector<double> to_doubles(const Tensor& t, Location where) {
+  require_defined(t, "to_vector", where);
   const Tensor wide = t.detach(where).to(DType::f64, where).contiguous(where);
   const double* p = wide.data<double>(where);
   return {p, p + wide.numel()};
 }
 
 std::vector<std::int64_t> to_integers(const Tensor& t, Location where) {
+  require_defined(t, "to_vector", where);
   const Tensor wide = t.detach(where).to(DType::i64, where).contiguous(where);
   const std::int64_t* p = wide.data<std::int64_t>(where);
   return {p, p + wide.numel()};
@@ -355,7 +373,6 @@ std::vector<std::int64_t> to_integers(const Tensor& t, Location where) {
 }  // namespace detail
 
 using detail::get;
-using detail::get_mutable;
 
 // ---- handles --------------------------------------------------------------------------------------------------------
 
@@ -388,7 +405,7 @@ Tensor& Tensor::operator=(Tensor&& other) & noexcept {
 }
 
 Tensor Tensor::operator=(const Operand& value) && {
-  (void)get(*this);
+  (void)get(*this, "operator=", value.where());
   if (!is_seen_by_others(impl_)) {
     UserError error("assigns to " + describe() + ", which is a copy and no view: nobody would see what is written");
     error.note("index_put_() and masked_fill_() write where index tensors say");
@@ -406,15 +423,14 @@ Tensor Tensor::operator=(const Operand& value) && {
 namespace {
 
 /// Elements are asked for: not of a recorded tensor.
-const detail::TensorImpl& with_data(const Tensor& t, const char* what, Location where = {}) {
-  const detail::TensorImpl& impl = get(t);
-  if (impl.trace_id != 0) {
-    UserError error(
+const detail::TensorImpl& with_data(const Tensor& t, const char* what, Location where) {
+  const detail::TensorImpl& impl = get(t, what, where);
+  if (impl.trace_id != 0)
+    detail::fail_at(
         std::string(what) +
-        ": a tensor recorded by a graph's build() has no data until the graph runs; return it from build() to see it");
-    if (where.line != 0) error.at(where.file_name(), where.line);
-    throw error;
-  }
+            ": a tensor recorded by a graph's build() has no data until the graph runs; return it from build() to see "
+            "it",
+        where);
   return impl;
 }
 
@@ -433,24 +449,27 @@ const detail::TensorImpl& with_elements(const Tensor& t, const char* what, Locat
 
 }  // namespace
 
-DType Tensor::dtype() const { return get(*this).dtype; }
-const Shape& Tensor::shape() const { return get(*this).shape; }
-std::int64_t Tensor::dim() const { return static_cast<std::int64_t>(get(*this).shape.rank()); }
+DType Tensor::dtype(Location where) const { return get(*this, "dtype", where).dtype; }
+const Shape& Tensor::shape(Location where) const { return get(*this, "shape", where).shape; }
+std::int64_t Tensor::dim(Location where) const {
+  return static_cast<std::int64_t>(get(*this, "dim", where).shape.rank());
+}
 std::int64_t Tensor::size(std::int64_t d, Location where) const {
-  if (dim() == 0) detail::fail("size", "a scalar has no dimensions", where);
+  if (get(*this, "size", where).shape.rank() == 0) detail::fail("size", "a scalar has no dimensions", where);
   return detail::fixed_size(
       *this, d, "size", where,
       "shape() has the symbol, for other shapes; size_of() gives what it stands for, as a tensor");
 }
 Sizes Tensor::sizes(Location where) const {
-  if (!shape().is_static())
-    detail::fail("sizes", "the shape " + shape().to_string() + " has a symbolic dimension; use shape()", where);
-  return shape().values();
+  const Shape& own = get(*this, "sizes", where).shape;
+  if (!own.is_static())
+    detail::fail("sizes", "the shape " + own.to_string() + " has a symbolic dimension; use shape()", where);
+  return own.values();
 }
-Sizes Tensor::strides() const { return with_data(*this, "strides()").strides; }
-std::int64_t Tensor::storage_offset() const { return with_data(*this, "storage_offset()").offset; }
+Sizes Tensor::strides(Location where) const { return with_data(*this, "strides()", where).strides; }
+std::int64_t Tensor::storage_offset(Location where) const { return with_data(*this, "storage_offset()", where).offset; }
 std::int64_t Tensor::numel(Location where) const {
-  const Dim n = shape().numel();
+  const Dim n = get(*this, "numel", where).shape.numel();
   if (!n.is_static()) {
     UserError error("the shape " + shape().to_string() + " has a symbolic dimension");
     error.note("shape().numel() has it with the symbol; size_of(x.flatten(), 0) gives what it stands for, as a tensor");
@@ -458,26 +477,31 @@ std::int64_t Tensor::numel(Location where) const {
   }
   return n.value();
 }
-bool Tensor::is_contiguous() const { return get(*this).contiguous(); }
-bool Tensor::is_traced() const { return get(*this).trace_id != 0; }
-bool Tensor::is_view() const { return get(*this).is_view; }
-std::string Tensor::describe() const { return ir::describe(dtype(), shape()); }
+bool Tensor::is_contiguous(Location where) const { return get(*this, "is_contiguous", where).contiguous(); }
+bool Tensor::is_traced(Location where) const { return get(*this, "is_traced", where).trace_id != 0; }
+bool Tensor::is_view(Location where) const { return get(*this, "is_view", where).is_view; }
+std::string Tensor::describe(Location where) const {
+  const detail::TensorImpl& impl = get(*this, "describe", where);
+  return ir::describe(impl.dtype, impl.shape);
+}
+
+void Operand::fail_no_tensor(const char* function) const {
+  detail::fail(function, is_tensor() ? "expects a tensor, got an undefined one" : "expects a tensor, got a number",
+               where_);
+}
 
 void* Tensor::data_ptr(Location where) const { return with_elements(*this, "data_ptr()", where).data(); }
 void* Tensor::checked_data(DType wanted, Location where) const {
   const detail::TensorImpl& impl = with_elements(*this, "data()", where);
   if (impl.dtype != wanted)
-    throw UserError("data(): the tensor is " + describe() + ", not " + std::string(ir::name(wanted)) +
-                    "; convert it with to()");
+    detail::fail_at(
+        "data(): the tensor is " + describe() + ", not " + std::string(ir::name(wanted)) + "; convert it with to()",
+        where);
   return impl.data();
 }
 Scalar Tensor::item_scalar(Location where) const {
   const detail::TensorImpl& impl = with_elements(*this, "item()", where);
-  if (impl.numel() != 1) {
-    UserError error("item(): needs one element, the tensor is " + describe());
-    error.at(where.file_name(), where.line);
-    throw error;
-  }
+  if (impl.numel() != 1) detail::fail_at("item(): needs one element, the tensor is " + describe(), where);
   if (ir::is_floating(impl.dtype)) return detail::read_element(impl.dtype, impl.data());
   return detail::read_integer(impl.dtype, impl.data());
 }
@@ -485,6 +509,7 @@ Scalar Tensor::item_scalar(Location where) const {
 // ---- copies ---------------------------------------------------------------------------------------------------------
 
 Tensor Tensor::clone(Location where) const {
+  detail::require_defined(*this, "clone", where);
   if (detail::would_record({*this}) || (detail::grad_enabled() && requires_grad()))
     return detail::apply("cast", {*this}, {{"dtype", dtype()}}, where);
   const detail::TensorImpl& from = with_data(*this, "clone()", where);
@@ -494,12 +519,12 @@ Tensor Tensor::clone(Location where) const {
 }
 
 Tensor Tensor::contiguous(Location where) const {
-  if (is_contiguous()) return *this;
+  if (get(*this, "contiguous", where).contiguous()) return *this;
   return detail::would_record({*this}) ? detail::active_trace()->copy_of(*this, where) : clone(where);
 }
 
 Tensor Tensor::to(DType wanted, Location where) const {
-  if (wanted == dtype()) return *this;
+  if (wanted == get(*this, "to", where).dtype) return *this;
   if (detail::would_record({*this}) || (detail::grad_enabled() && requires_grad()))
     return detail::apply("cast", {*this}, {{"dtype", wanted}}, where);
   const detail::TensorImpl& from = with_data(*this, "to()", where);
@@ -509,6 +534,7 @@ Tensor Tensor::to(DType wanted, Location where) const {
 }
 
 Tensor Tensor::detach(Location where) const {
+  detail::require_defined(*this, "detach", where);
   if (detail::would_record({*this})) return detail::apply("detach", {*this}, {}, where);
   (void)with_data(*this, "detach()", where);
   Tensor t = detail::alias_of(*this);
@@ -519,6 +545,7 @@ Tensor Tensor::detach(Location where) const {
 // ---- in place -------------------------------------------------------------------------------------------------------
 
 Tensor& Tensor::copy_(const Tensor& source, Location where) {
+  for (const Tensor* t : {&std::as_const(*this), &source}) detail::require_defined(*t, "copy_", where);
   const std::uint64_t since = detail::tape_position();
   Tensor value = source.to(dtype(), where);
   if (value.shape() != shape()) value = value.expand(shape(), where);
@@ -527,6 +554,7 @@ Tensor& Tensor::copy_(const Tensor& source, Location where) {
   return *this;
 }
 Tensor& Tensor::fill_(Scalar value, Location where) {
+  detail::require_defined(*this, "fill_", where);
   if (detail::would_record({*this})) {
     const Tensor filled =
         detail::active_trace()
@@ -540,27 +568,27 @@ Tensor& Tensor::fill_(Scalar value, Location where) {
   detail::assign_in_place(*this, one.expand(shape(), where), "fill_", where, detail::tape_position());
   return *this;
 }
-Tensor& Tensor::zero_(Location where) { return fill_(0, where); }
+Tensor& Tensor::zero_(Location where) { return fill_(0, where.in("zero_")); }
 
 // ---- factories ------------------------------------------------------------------------------------------------------
 
 namespace {
 
-Tensor with_options(Tensor t, const TensorOptions& options) {
-  if (options.requires_grad) t.requires_grad_();
+Tensor with_options(Tensor t, const TensorOptions& options, Location where) {
+  if (options.requires_grad) t.requires_grad_(true, where);
   return t;
 }
 
 /// Fills a fresh tensor from a function of the position.
 template <class F>
-Tensor generate(const Shape& shape, const TensorOptions& options, F&& value) {
-  Tensor t = detail::make_tensor(options.dtype, shape);
+Tensor generate(const Shape& shape, const TensorOptions& options, Location where, F&& value) {
+  Tensor t = detail::made_by(where.function, where, [&] { return detail::make_tensor(options.dtype, shape); });
   std::byte* p = t.impl()->data();
   const std::size_t step = ir::size_of(options.dtype);
   const std::int64_t n = t.numel();
   for (std::int64_t i = 0; i < n; ++i)
     detail::write_element(options.dtype, p + static_cast<std::size_t>(i) * step, value(i));
-  return with_options(std::move(t), options);
+  return with_options(std::move(t), options, where);
 }
 
 }  // namespace
@@ -568,11 +596,12 @@ Tensor generate(const Shape& shape, const TensorOptions& options, F&& value) {
 Tensor empty(const Shape& shape, TensorOptions options, Location where) {
   return zeros(shape, options, where.in("empty"));
 }
-Tensor zeros(const Shape& shape, TensorOptions options, Location where) {
-  if (!shape.is_static()) return full(shape, 0, options, where.in("zeros"));
-  Tensor t = detail::make_tensor(options.dtype, shape);
+Tensor zeros(const Shape& shape, TensorOptions options, Location given) {
+  const Location where = given.in("zeros");
+  if (!shape.is_static()) return full(shape, 0, options, where);
+  Tensor t = detail::made_by("zeros", where, [&] { return detail::make_tensor(options.dtype, shape); });
   std::memset(t.impl()->storage->data, 0, t.impl()->storage->bytes);
-  return with_options(std::move(t), options);
+  return with_options(std::move(t), options, where);
 }
 Tensor ones(const Shape& shape, TensorOptions options, Location where) {
   return full(shape, 1, options, where.in("ones"));
@@ -587,91 +616,113 @@ Tensor full(const Shape& shape, Scalar value, TensorOptions options, Location wh
           where);
     return detail::recorded("full", {{"shape", shape}, {"value", value.number()}, {"dtype", options.dtype}}, where);
   }
-  return generate(shape, options, [&](std::int64_t) { return value; });
+  return generate(shape, options, where.in("full"), [&](std::int64_t) { return value; });
 }
 Tensor empty_like(const Tensor& like, Location where) {
+  detail::require_defined(like, "empty_like", where);
   return zeros(like.shape(), {like.dtype()}, where.in("empty_like"));
 }
 Tensor zeros_like(const Tensor& like, Location where) {
+  detail::require_defined(like, "zeros_like", where);
   return zeros(like.shape(), {like.dtype()}, where.in("zeros_like"));
 }
 Tensor ones_like(const Tensor& like, Location where) {
+  detail::require_defined(like, "ones_like", where);
   return ones(like.shape(), {like.dtype()}, where.in("ones_like"));
 }
 Tensor full_like(const Tensor& like, Scalar value, Location where) {
+  detail::require_defined(like, "full_like", where);
   return full(like.shape(), value, {like.dtype()}, where.in("full_like"));
 }
 
 Tensor arange(const detail::Length& end, Location where) {
-  if (end.size.is_static()) return arange(end.size.value());
+  if (end.size.is_static()) return arange(end.size.value(), where);
   detail::require_recording(Shape{end.size}, "arange", where);
   return detail::recorded("arange", {{"shape", Shape{end.size}}, {"dtype", DType::i64}}, where);
 }
-Tensor arange(Scalar end) { return arange(0, end, 1); }
-Tensor arange(Scalar start, Scalar end, Scalar step) {
+Tensor arange(Scalar end, Location where) { return arange(0, end, 1, where); }
+Tensor arange(Scalar start, Scalar end, Scalar step, Location where) {
   const bool floating = start.category() == Scalar::Category::floating ||
                         end.category() == Scalar::Category::floating || step.category() == Scalar::Category::floating;
-  return arange(start, end, step, floating ? DType::f32 : DType::i64);
+  return arange(start, end, step, floating ? DType::f32 : DType::i64, where);
 }
-Tensor arange(Scalar start, Scalar end, Scalar step, DType dtype) {
+Tensor arange(Scalar start, Scalar end, Scalar step, DType dtype, Location where) {
   if (!(step.number() != 0) || !std::isfinite(start.number()) || !std::isfinite(end.number()) ||
       !std::isfinite(step.number()))
-    throw UserError("arange: start, end and step must be finite, and step not 0");
+    detail::fail("arange",
+                 fmt::format("start, end and step must be finite, and step not 0, got {}, {} and {}", start.number(),
+                             end.number(), step.number()),
+                 where);
   const double count = std::ceil((end.number() - start.number()) / step.number());
-  if (count < 0) throw UserError("arange: the end lies on the other side of the start than the step goes");
-  if (count > 1e15) throw UserError("arange: too many elements");
+  if (count < 0)
+    detail::fail("arange",
+                 fmt::format("the end lies on the other side of the start than the step goes, got {}, {} and {}",
+                             start.number(), end.number(), step.number()),
+                 where);
+  if (count > 1e15) detail::fail("arange", fmt::format("too many elements: at most 10^15, got {}", count), where);
   const bool numbers = start.category() == Scalar::Category::floating || step.category() == Scalar::Category::floating;
   const bool integers = !numbers || !ir::is_floating(dtype);
-  return generate({static_cast<std::int64_t>(count)}, {dtype}, [&](std::int64_t i) {
+  return generate({static_cast<std::int64_t>(count)}, {dtype}, where.in("arange"), [&](std::int64_t i) {
     return integers ? Scalar(start.integer() + i * step.integer())
                     : Scalar(start.number() + static_cast<double>(i) * step.number());
   });
 }
 
-Tensor linspace(double start, double end, std::int64_t steps, TensorOptions options) {
-  if (steps < 0) throw UserError("linspace: the number of steps must not be negative, got " + std::to_string(steps));
+Tensor linspace(double start, double end, std::int64_t steps, TensorOptions options, Location given) {
+  const Location where = given.in("linspace");
+  if (steps < 0)
+    detail::fail("linspace", "the number of steps must not be negative, got " + std::to_string(steps), where);
   const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
   // From both ends, as PyTorch does, so that the last element is exactly `end`. In the dtype's own precision where that
   // is f32.
   if (options.dtype == DType::f32) {
     const float first = static_cast<float>(start), last = static_cast<float>(end);
     const float width = steps > 1 ? (last - first) / static_cast<float>(steps - 1) : 0;
-    return generate({steps}, options, [&](std::int64_t i) {
+    return generate({steps}, options, where, [&](std::int64_t i) {
       return Scalar(i < steps / 2 || steps == 1 ? first + width * static_cast<float>(i)
                                                 : last - width * static_cast<float>(steps - i - 1));
     });
   }
-  return generate({steps}, options, [&](std::int64_t i) {
+  return generate({steps}, options, where, [&](std::int64_t i) {
     return Scalar(i < steps / 2 || steps == 1 ? start + step * static_cast<double>(i)
                                               : end - step * static_cast<double>(steps - i - 1));
   });
 }
 
-Tensor eye(std::int64_t n, TensorOptions options) {
-  return generate({n, n}, options, [&](std::int64_t i) {
+Tensor eye(std::int64_t n, TensorOptions options, Location where) {
+  return generate({n, n}, options, where.in("eye"), [&](std::int64_t i) {
     return Scalar(i / std::max<std::int64_t>(n, 1) == i % std::max<std::int64_t>(n, 1) ? 1 : 0);
   });
 }
 
-Tensor from_bytes(const void* data, std::size_t bytes, DType dtype, const Shape& shape, Location where) {
+Tensor detail::copied_from(const void* data, std::optional<std::size_t> bytes, DType dtype, const Shape& shape,
+                           Location where) {
+  const char* const function = where.function;
   if (!shape.is_static())
-    detail::fail_at("from_data: the shape " + shape.to_string() +
-                        " has a symbol; data have as many elements as they have. Make them an input",
-                    where);
-  Tensor t = detail::located(where, [&] { return detail::make_tensor(dtype, shape); });
-  if (t.impl()->storage->bytes != bytes)
-    detail::fail_at("from_data: " + ir::describe(dtype, shape) + " takes " + std::to_string(t.impl()->storage->bytes) +
-                        " bytes, got " + std::to_string(bytes),
-                    where);
-  if (bytes) std::memcpy(t.impl()->data(), data, bytes);
+    fail(
+        function,
+        "the shape " + shape.to_string() + " has a symbol; data have as many elements as they have. Make them an input",
+        where);
+  // Before there is memory: a shape may be as wrong as its pointer.
+  const std::size_t due = made_by(function, where, [&] { return bytes_of(dtype, shape); });
+  if (bytes.value_or(due) != due)
+    fail(function, fmt::format("{} takes {} bytes, got {}", ir::describe(dtype, shape), due, *bytes), where);
+  if (data == nullptr && due > 0)
+    fail(function, fmt::format("{} takes {} bytes, got a null pointer", ir::describe(dtype, shape), due), where);
+  const Tensor t = made_by(function, where, [&] { return make_tensor(dtype, shape); });
+  if (due > 0) std::memcpy(t.impl()->data(), data, due);
   return t;
+}
+
+Tensor from_bytes(const void* data, std::size_t bytes, DType dtype, const Shape& shape, Location where) {
+  return detail::copied_from(data, bytes, dtype, shape, where.in("from_bytes"));
 }
 
 namespace {
 
-void shape_of(const NestedList& list, std::size_t depth, Sizes& sizes, Scalar::Category& category) {
+void shape_of(const NestedList& list, std::size_t depth, Sizes& sizes, Scalar::Category& category, Location where) {
   if (!list.is_list()) {
-    if (depth != sizes.size()) throw UserError("tensor: the nested lists have different depths");
+    if (depth != sizes.size()) detail::fail("tensor", "the nested lists have different depths", where);
     category = std::max(category, list.leaf().category());
     return;
   }
@@ -679,14 +730,16 @@ void shape_of(const NestedList& list, std::size_t depth, Sizes& sizes, Scalar::C
   if (depth == sizes.size())
     sizes.push_back(length);
   else if (sizes[depth] != length)
-    throw UserError("tensor: a list of " + std::to_string(length) + " stands beside one of " +
-                    std::to_string(sizes[depth]) + " at depth " + std::to_string(depth));
+    detail::fail("tensor",
+                 "a list of " + std::to_string(length) + " stands beside one of " + std::to_string(sizes[depth]) +
+                     " at depth " + std::to_string(depth),
+                 where);
   bool first = true;
   for (const NestedList& item : list.items()) {
     // Only the first item may open another dimension.
     if (!first && item.is_list() && depth + 1 == sizes.size())
-      throw UserError("tensor: the nested lists have different depths");
-    shape_of(item, depth + 1, sizes, category);
+      detail::fail("tensor", "the nested lists have different depths", where);
+    shape_of(item, depth + 1, sizes, category, where);
     first = false;
   }
 }
@@ -699,11 +752,11 @@ void gather_leaves(const NestedList& list, std::vector<Scalar>& leaves) {
   for (const NestedList& item : list.items()) gather_leaves(item, leaves);
 }
 
-Tensor from_list(std::initializer_list<NestedList> items, std::optional<DType> dtype) {
+Tensor from_list(std::initializer_list<NestedList> items, std::optional<DType> dtype, Location where) {
   const NestedList list(items);
   Sizes sizes;
   Scalar::Category category = Scalar::Category::boolean;
-  shape_of(list, 0, sizes, category);
+  shape_of(list, 0, sizes, category, where);
   std::vector<Scalar> leaves;
   gather_leaves(list, leaves);
   if (leaves.empty()) category = Scalar::Category::floating;
@@ -711,36 +764,41 @@ Tensor from_list(std::initializer_list<NestedList> items, std::optional<DType> d
                        : category == Scalar::Category::boolean ? DType::boolean
                        : category == Scalar::Category::integer ? DType::i64
                                                                : DType::f32;
-  return generate(Shape::of(sizes), {chosen}, [&](std::int64_t i) { return leaves[static_cast<std::size_t>(i)]; });
+  return generate(Shape::of(sizes), {chosen}, where.in("tensor"),
+                  [&](std::int64_t i) { return leaves[static_cast<std::size_t>(i)]; });
 }
 
 }  // namespace
 
-Tensor tensor(std::initializer_list<NestedList> items) { return from_list(items, {}); }
-Tensor tensor(std::initializer_list<NestedList> items, DType dtype) { return from_list(items, dtype); }
+Tensor tensor(std::initializer_list<NestedList> items, Location where) { return from_list(items, {}, where); }
+Tensor tensor(std::initializer_list<NestedList> items, DType dtype, Location where) {
+  return from_list(items, dtype, where);
+}
 Tensor tensor(Scalar value) {
   return tensor(value, value.category() == Scalar::Category::boolean   ? DType::boolean
                        : value.category() == Scalar::Category::integer ? DType::i64
                                                                        : DType::f32);
 }
 Tensor tensor(Scalar value, DType dtype) {
-  return generate({}, {dtype}, [&](std::int64_t) { return value; });
+  return generate({}, {dtype}, Location{}.in("tensor"), [&](std::int64_t) { return value; });
 }
 
 // ---- comparison -----------------------------------------------------------------------------------------------------
 
-bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol) {
+bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, Location where) {
+  for (const Tensor* t : {&a, &b}) detail::require_defined(*t, "allclose", where);
   if (a.shape() != b.shape()) return false;
-  const std::vector<double> x = a.to_vector<double>(), y = b.to_vector<double>();
+  const std::vector<double> x = a.to_vector<double>(where), y = b.to_vector<double>(where);
   for (std::size_t i = 0; i < x.size(); ++i)
     if (!(x[i] == y[i]) && !(std::abs(x[i] - y[i]) <= atol + rtol * std::abs(y[i]))) return false;
   return true;
 }
 
-bool equal(const Tensor& a, const Tensor& b) {
+bool equal(const Tensor& a, const Tensor& b, Location where) {
+  for (const Tensor* t : {&a, &b}) detail::require_defined(*t, "equal", where);
   if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
-  if (ir::is_floating(a.dtype())) return a.to_vector<double>() == b.to_vector<double>();
-  return a.to_vector<std::int64_t>() == b.to_vector<std::int64_t>();
+  if (ir::is_floating(a.dtype())) return a.to_vector<double>(where) == b.to_vector<double>(where);
+  return a.to_vector<std::int64_t>(where) == b.to_vector<std::int64_t>(where);
 }
 
 }  // namespace graven

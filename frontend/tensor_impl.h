@@ -118,9 +118,10 @@ Tensor unshared(const Tensor& result, const Tensor& x, Location where);
 void copy_elements(const TensorImpl& source, TensorImpl& target);
 /// Row-major copy, or the tensor itself when it is contiguous. Does not record.
 Tensor contiguous_copy(const Tensor& t);
-/// User error when undefined.
+/// User error of the function when undefined. Without one: of a tensor that was looked at before.
+const TensorImpl& get(const Tensor& t, const char* function, Location where);
 const TensorImpl& get(const Tensor& t);
-TensorImpl& get_mutable(const Tensor& t);
+TensorImpl& get_mutable(const Tensor& t, const char* function, Location where);
 /// Dimension d of `rank`, negative from the end; user error when out of range.
 std::int64_t normalize_dim(std::int64_t d, std::int64_t rank, const char* function, Location where);
 

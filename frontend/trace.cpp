@@ -393,7 +393,6 @@ void Trace::clip(ir::Clip clip, const std::vector<Tensor>& parameters, const cha
         std::string(function) + ": there are no gradients before backward(); in a graph each call begins without any",
         where);
   for (const Tensor& p : parameters) {
-    if (!p.defined()) continue;
     const ir::ValueId value =
         owns(p) && variables.count(p.impl().get()) ? variables.at(p.impl().get()).value : value_of(p, where);
     if (graph.value(value).kind != ir::ValueKind::parameter)

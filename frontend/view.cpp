@@ -182,6 +182,7 @@ Tensor written_through(const TensorImpl& view, const Tensor& value, const char* 
 }  // namespace detail
 
 Tensor Tensor::reshape(const Shape& wanted, Location where) const {
+  detail::require_defined(*this, "reshape", where);
   const Shape target = infer_shape(*this, wanted, "reshape", where);
   return apply_view("reshape", *this, {{"shape", target}}, where, [&]() -> Tensor {
     const Sizes sizes = target.values();
@@ -191,6 +192,7 @@ Tensor Tensor::reshape(const Shape& wanted, Location where) const {
 }
 
 Tensor Tensor::view(const Shape& wanted, Location where) const {
+  detail::require_defined(*this, "view", where);
   const Shape target = infer_shape(*this, wanted, "view", where);
   if (!strides_for(get(*this), target.maxima()))
     fail("view",
@@ -201,6 +203,7 @@ Tensor Tensor::view(const Shape& wanted, Location where) const {
 }
 
 Tensor Tensor::flatten(std::int64_t start_dim, std::int64_t end_dim, Location where) const {
+  detail::require_defined(*this, "flatten", where);
   if (dim() == 0) return reshape({1}, where);
   const auto start = static_cast<std::size_t>(normalize_dim(start_dim, dim(), "flatten", where));
   const auto end = static_cast<std::size_t>(normalize_dim(end_dim, dim(), "flatten", where));
@@ -218,6 +221,7 @@ Tensor Tensor::flatten(std::int64_t start_dim, std::int64_t end_dim, Location wh
 }
 
 Tensor Tensor::permute(const Sizes& wanted, Location where) const {
+  detail::require_defined(*this, "permute", where);
   if (static_cast<std::int64_t>(wanted.size()) != dim())
     fail("permute",
          "needs each of the " + std::to_string(dim()) + " dimensions once, got " + std::to_string(wanted.size()),
@@ -240,6 +244,7 @@ Tensor Tensor::permute(const Sizes& wanted, Location where) const {
 }
 
 Tensor Tensor::transpose(std::int64_t dim0, std::int64_t dim1, Location where) const {
+  detail::require_defined(*this, "transpose", where);
   const std::int64_t a = normalize_dim(dim0, dim(), "transpose", where),
                      b = normalize_dim(dim1, dim(), "transpose", where);
   if (a == b) return *this;
@@ -250,16 +255,19 @@ Tensor Tensor::transpose(std::int64_t dim0, std::int64_t dim1, Location where) c
 }
 
 Tensor Tensor::t(Location where) const {
+  detail::require_defined(*this, "t", where);
   if (dim() > 2) fail("t", "expects a matrix, got " + describe(), where);
   return dim() < 2 ? *this : transpose(0, 1, where);
 }
 Tensor Tensor::T(Location where) const {
+  detail::require_defined(*this, "T", where);
   Sizes dims;
   for (std::int64_t d = dim(); d > 0; --d) dims.push_back(d - 1);
   return permute(dims, where);
 }
 
 Tensor Tensor::expand(const Shape& wanted, Location where) const {
+  detail::require_defined(*this, "expand", where);
   detail::require_one_symbol(wanted, "expand", where);
   const std::size_t rank = wanted.rank(), own = shape().rank();
   if (rank < own) fail("expand", "the shape " + wanted.to_string() + " has fewer dimensions than " + describe(), where);
@@ -299,6 +307,7 @@ constexpr std::string_view kSayWhich =
 }  // namespace
 
 Tensor Tensor::squeeze(Location where) const {
+  detail::require_defined(*this, "squeeze", where);
   std::vector<Dim> dims;
   for (std::size_t d = 0; d < shape().rank(); ++d) {
     if (may_be_one(shape()[d])) detail::refuse_symbol(*this, static_cast<std::int64_t>(d), "squeeze", where, kSayWhich);
@@ -308,6 +317,7 @@ Tensor Tensor::squeeze(Location where) const {
 }
 
 Tensor Tensor::squeeze(std::int64_t d, Location where) const {
+  detail::require_defined(*this, "squeeze", where);
   if (dim() == 0) return *this;
   const auto at = static_cast<std::size_t>(normalize_dim(d, dim(), "squeeze", where));
   if (may_be_one(shape()[at])) detail::refuse_symbol(*this, static_cast<std::int64_t>(at), "squeeze", where, kSayWhich);
@@ -318,6 +328,7 @@ Tensor Tensor::squeeze(std::int64_t d, Location where) const {
 }
 
 Tensor Tensor::unsqueeze(std::int64_t d, Location where) const {
+  detail::require_defined(*this, "unsqueeze", where);
   const std::int64_t at = normalize_dim(d, dim() + 1, "unsqueeze", where);
   std::vector<Dim> dims = shape().dims();
   dims.insert(dims.begin() + at, Dim(1));
@@ -397,6 +408,7 @@ Tensor slice_of_symbol(const Tensor& x, std::int64_t axis, std::int64_t start, s
 }  // namespace
 
 Tensor Tensor::slice(std::int64_t d, std::int64_t start, std::int64_t end, std::int64_t step, Location where) const {
+  detail::require_defined(*this, "slice", where);
   if (dim() == 0) fail("slice", "a scalar has no dimensions", where);
   if (step < 1) fail("slice", "the step must be 1 or more, got " + std::to_string(step), where);
   const std::int64_t axis = normalize_dim(d, dim(), "slice", where);
@@ -421,6 +433,7 @@ Tensor Tensor::slice(std::int64_t d, std::int64_t start, std::int64_t end, std::
 }
 
 Tensor Tensor::narrow(std::int64_t d, std::int64_t start, std::int64_t length, Location where) const {
+  detail::require_defined(*this, "narrow", where);
   if (dim() == 0) fail("narrow", "a scalar has no dimensions", where);
   const std::int64_t axis = normalize_dim(d, dim(), "narrow", where);
   if (const Dim& whole = shape()[static_cast<std::size_t>(axis)]; !whole.is_static()) {
@@ -438,6 +451,7 @@ Tensor Tensor::narrow(std::int64_t d, std::int64_t start, std::int64_t length, L
 }
 
 Tensor Tensor::select(std::int64_t d, std::int64_t index, Location where) const {
+  detail::require_defined(*this, "select", where);
   if (dim() == 0) fail("select", "a scalar has no dimensions", where);
   const std::int64_t axis = normalize_dim(d, dim(), "select", where);
   const Dim& whole = shape()[static_cast<std::size_t>(axis)];
@@ -455,28 +469,38 @@ Tensor Tensor::select(std::int64_t d, std::int64_t index, Location where) const 
 }
 
 std::vector<Tensor> Tensor::split(std::int64_t split_size, std::int64_t d, Location where) const {
+  detail::require_defined(*this, "split", where);
   if (split_size < 1) fail("split", "the size must be 1 or more, got " + std::to_string(split_size), where);
   if (dim() == 0) fail("split", "a scalar has no dimensions", where);
   const std::int64_t axis = normalize_dim(d, dim(), "split", where);
   const std::int64_t total = detail::fixed_size(*this, axis, "split", where, kUseChunk);
+  // Sizes of an empty tensor may be so large that a sum of two is no number.
+  const std::int64_t count = std::max<std::int64_t>(total / split_size + (total % split_size != 0 ? 1 : 0), 1);
+  detail::require_parts(count, "split", where);
   std::vector<Tensor> parts;
-  for (std::int64_t start = 0; start < total || parts.empty(); start += split_size)
-    parts.push_back(slice(axis, start, std::min(start + split_size, total), 1, where));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t start = i * split_size, length = std::min(split_size, total - start);
+    parts.push_back(slice(axis, start, start + length, 1, where));
+  }
   return parts;
 }
 
 std::vector<Tensor> Tensor::chunk(std::int64_t chunks, std::int64_t d, Location where) const {
+  detail::require_defined(*this, "chunk", where);
   if (chunks < 1) fail("chunk", "the number of chunks must be 1 or more, got " + std::to_string(chunks), where);
   if (dim() == 0) fail("chunk", "a scalar has no dimensions", where);
   const std::int64_t axis = normalize_dim(d, dim(), "chunk", where);
   if (const Dim& whole = shape()[static_cast<std::size_t>(axis)];
       !whole.is_static() && whole.coefficient() % chunks == 0) {
+    detail::require_parts(chunks, "chunk", where);
     std::vector<Tensor> parts;
     for (std::int64_t i = 0; i < chunks; ++i) parts.push_back(part_of_multiple(*this, axis, i, chunks, where));
     return parts;
   }
   const std::int64_t total = detail::fixed_size(*this, axis, "chunk", where, kUseChunk);
-  return split(std::max<std::int64_t>((total + chunks - 1) / chunks, 1), d, where);
+  // Not (total + chunks - 1) / chunks, which may be no number.
+  const std::int64_t each = total / chunks + (total % chunks != 0 ? 1 : 0);
+  return split(std::max<std::int64_t>(each, 1), d, where.in("chunk"));
 }
 
 Tensor reshape(const Operand& x, const Shape& shape) { return x.tensor().reshape(shape, x.where()); }

@@ -4,6 +4,7 @@
 
 #include "ir/diagnostic.h"
 #include "ir/ops.h"
+#include "ir/ops/shared.h"
 
 namespace graven::ir {
 
@@ -57,36 +58,38 @@ std::optional<TensorType> state_type(const OptimizerState& state, const std::map
 
 namespace {
 
-void check_range(std::string_view kind, std::string_view option, double value, const NumberRange& range) {
-  if (!range.contains(value))
-    throw UserError(std::string(kind) + ": the option " + std::string(option) + " is out of range, got " +
-                    std::to_string(value));
+[[noreturn]] void refuse_option(std::string_view kind, std::string_view option, const std::string& expected,
+                                double value) {
+  throw UserError(std::string(kind) + ": the option " + std::string(option) + " must " + expected + ", got " +
+                  ops::text_of(value));
+}
+
+/// Infinities and NaN are in no range.
+void check_range(std::string_view kind, std::string_view option, double value, NumberRange range) {
+  constexpr double kMost = 1e300;
+  range.least = std::max(range.least, -kMost);
+  range.most = std::min(range.most, kMost);
+  if (!range.contains(value)) refuse_option(kind, option, "lie in " + range.to_string(), value);
 }
 
 }  // namespace
 
 void check_options(std::string_view kind, const std::map<std::string, double>& options) {
   const OpDef& op = get_op(optimizer_kind(kind).op);
-  constexpr double kMost = 1e300;
   for (const char* name : {"lr", "initial_lr", "clip_grad_max_norm"})
-    if (const auto it = options.find(name); it != options.end())
-      check_range(kind, name, it->second, {.least = 0, .most = kMost});
+    if (const auto it = options.find(name); it != options.end()) check_range(kind, name, it->second, {.least = 0});
   for (const AttributeSpec& a : op.attributes) {
     const auto it = options.find(std::string(a.name));
     if (it == options.end()) continue;
-    if (a.type == AttributeType::boolean && it->second != 0 && it->second != 1)
-      throw UserError(std::string(kind) + ": the option " + std::string(a.name) + " must be 0 or 1, got " +
-                      std::to_string(it->second));
-    if (a.type != AttributeType::number) continue;
-    // Saved graphs and checkpoints have finite numbers.
-    NumberRange range = a.range.value_or(NumberRange());
-    range.least = std::max(range.least, -kMost);
-    range.most = std::min(range.most, kMost);
-    check_range(kind, a.shown.empty() ? a.name : a.shown, it->second, range);
+    const std::string_view shown = a.shown.empty() ? a.name : a.shown;
+    if (a.type == AttributeType::boolean) {
+      if (it->second != 0 && it->second != 1) refuse_option(kind, shown, "be 0 or 1", it->second);
+    } else {
+      check_range(kind, shown, it->second, a.range.value_or(NumberRange{}));
+    }
   }
   if (const auto it = options.find(std::string(kClipNormType)); it != options.end() && !(it->second > 0))
-    throw UserError(std::string(kind) + ": the option clip_grad_norm_type must be positive, got " +
-                    std::to_string(it->second));
+    refuse_option(kind, kClipNormType, "be positive, or infinity", it->second);
   if (op.refusal == nullptr) return;
   const std::string_view refusal = op.refusal([&](std::string_view name) {
     const auto it = options.find(std::string(name));

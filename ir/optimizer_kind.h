@@ -46,7 +46,8 @@ const OptimizerState* state_of(const OptimizerKind& kind, std::string_view input
 /// What the state of a parameter of this type is, none where it has none.
 std::optional<TensorType> state_type(const OptimizerState& state, const std::map<std::string, double>& options,
                                      const TensorType& parameter);
-/// User error where an option is out of its range; those that the kind does not have are not looked at.
+/// User error with the range where an option is out of it: of any number finite ones alone, but for an infinite
+/// clip_grad_norm_type. Options that the kind does not have are not looked at.
 void check_options(std::string_view kind, const std::map<std::string, double>& options);
 /// The update operator's attributes. User error for an option that the kind does not have.
 Attributes update_attributes(const OptimizerKind& kind, const std::map<std::string, double>& options);

@@ -27,7 +27,7 @@ class At {
   Operand operator()(const Tensor& t) const { return {t, where_}; }
   Operand operator()(double number) const { return {number, where_}; }
   Operand operator()(const Operand& x) const {
-    return x.is_tensor() ? Operand(x.tensor(), where_) : Operand(x.scalar(), where_);
+    return x.is_tensor() ? Operand(x.tensor(function()), where_) : Operand(x.scalar(), where_);
   }
   template <class A, class B>
   Tensor add(const A& a, const B& b) const {
@@ -48,6 +48,8 @@ class At {
   Location where() const { return where_; }
 
  private:
+  const char* function() const { return where_.function == nullptr ? "" : where_.function; }
+
   Location where_;
 };
 

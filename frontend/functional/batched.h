@@ -12,7 +12,7 @@ namespace graven::detail {
 /// Runs f on x with a batch dimension, which single ones get and lose again. `rank`: with the batch.
 template <class F>
 Tensor batched(const Operand& x, std::int64_t rank, const char* function, F&& f) {
-  const Tensor& t = x.tensor();
+  const Tensor& t = x.tensor(function);
   const Location where = x.where().in(function);
   if (t.dim() == rank - 1) return f(t.unsqueeze(0, where)).squeeze(0, where);
   if (t.dim() != rank)

@@ -20,10 +20,9 @@ namespace {
 Sizes list(Size2 s) { return {s.height, s.width}; }
 
 void require_weight(const Tensor& weight, std::int64_t rank, const char* function, Location where) {
-  if (!weight.defined() || weight.dim() != rank)
-    fail(function,
-         fmt::format("the weight must have {} dimensions, got {}", rank, weight.defined() ? weight.describe() : "none"),
-         where);
+  detail::require_defined(weight, function, where, "weight");
+  if (weight.dim() != rank)
+    fail(function, fmt::format("the weight must have {} dimensions, got {}", rank, weight.describe()), where);
 }
 
 /// The padding before and behind one dimension, of a number or of "same".

@@ -16,12 +16,13 @@ namespace graven {
 
 using detail::apply;
 using detail::fail;
+using detail::require_defined;
 
 namespace {
 
 /// i64, from the narrower integers.
 Tensor checked_index(const char* function, const Tensor& index, Location where) {
-  if (!index.defined()) fail(function, "the index is undefined", where);
+  require_defined(index, function, where, "index");
   if (!ir::is_integral(index.dtype())) fail(function, "the index must be of integers, got " + index.describe(), where);
   return index.to(DType::i64, where);
 }
@@ -32,6 +33,7 @@ std::int64_t checked_dim(const char* function, std::int64_t dim, const Tensor& x
 
 /// The part of `source` that an index of this shape reads.
 Tensor cut_to(const char* function, const Tensor& source, const Tensor& index, Location where) {
+  require_defined(source, function, where, "source");
   if (source.dim() != index.dim())
     fail(function,
          "the source must have as many dimensions as the index, got " + source.describe() + " and " + index.describe(),
@@ -82,6 +84,7 @@ Tensor looked_up(const Tensor& index, const Dim& size, std::int64_t step, Locati
 
 Tensor embedding(const Operand& indices, const Tensor& weight, std::optional<std::int64_t> padding_idx) {
   const Location where = indices.where().in("embedding");
+  require_defined(weight, "embedding", where, "weight");
   if (weight.dim() != 2) fail("embedding", "the weight must be [embeddings, size], got " + weight.describe(), where);
   std::int64_t padding = -1;
   if (padding_idx) {
@@ -182,6 +185,7 @@ Tensor index_add(const Operand& x, std::int64_t dim, const Tensor& positions, co
   const Tensor& t = x.tensor();
   const std::int64_t d = checked_dim("index_add", dim, t, where);
   if (t.dim() == 0) fail("index_add", "a scalar has no dimensions", where);
+  require_defined(source, "index_add", where, "source");
   const Tensor added = added_at("index_add", source, checked_index("index_add", positions, where), d,
                                 t.shape()[static_cast<std::size_t>(d)], where);
   return add(Operand(t, where), Operand(added, where), alpha);
@@ -210,19 +214,17 @@ Tensor checked_positions(const char* function, const Tensor& index, Location whe
 Tensor index_copy(const Operand& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
   const Location where = x.where().in("index_copy");
   const Tensor& t = x.tensor();
-  if (t.dim() == 0) {
-    const Tensor one = source.defined() ? source.reshape({1}, where) : source;
-    return index_copy(Operand(t.reshape({1}, where), where), dim, index, one).reshape(Shape{}, where);
-  }
+  require_defined(source, "index_copy", where, "source");
+  if (t.dim() == 0)
+    return index_copy(Operand(t.reshape({1}, where), where), dim, index, source.reshape({1}, where))
+        .reshape(Shape{}, where);
   const std::int64_t d = checked_dim("index_copy", dim, t, where);
   const Tensor positions = checked_positions("index_copy", index, where);
   std::vector<Dim> wanted = t.shape().dims();
   wanted[static_cast<std::size_t>(d)] = positions.shape()[0];
   const ir::TensorType type{t.dtype(), Shape(wanted)};
-  if (!source.defined() || source.dtype() != type.dtype || source.shape() != type.shape)
-    fail("index_copy",
-         "the source must be " + type.to_string() + ", a slice for each index, got " +
-             (source.defined() ? source.describe() : "an undefined tensor"),
+  if (source.dtype() != type.dtype || source.shape() != type.shape)
+    fail("index_copy", "the source must be " + type.to_string() + ", a slice for each index, got " + source.describe(),
          where);
   return with_slices(t, d, positions, source, where);
 }
@@ -392,7 +394,7 @@ Indexed indexed_rows(const char* function, const Tensor& x, const detail::IndexT
   Dim stride = count;
   for (std::size_t k = 0; k < indices.size(); ++k) {
     const Tensor& given = indices[k].second;
-    if (!given.defined()) fail(function, "an index tensor is undefined", where);
+    require_defined(given, function, where, "index");
     if (given.dtype() == DType::boolean || given.dtype() == DType::u8)
       fail(function,
            "a tensor that is an index must be of i64, i32 or i8, got " + given.describe() +
@@ -457,10 +459,9 @@ Tensor index_put(const Operand& x, const std::vector<TensorIndex>& indices, cons
   Tensor values;
   if (given.is_tensor()) {
     values = given.tensor();
-    if (!values.defined() || values.dtype() != t.dtype())
+    if (values.dtype() != t.dtype())
       fail("index_put",
-           "the values must be " + std::string(ir::name(t.dtype())) + ", as the input is, got " +
-               (values.defined() ? values.describe() : "an undefined tensor"),
+           "the values must be " + std::string(ir::name(t.dtype())) + ", as the input is, got " + values.describe(),
            where);
     const Shape& have = values.shape();
     bool fits = have.rank() <= wanted.rank();
@@ -533,10 +534,9 @@ Tensor scatter_reduce(const Operand& x, std::int64_t dim, const Tensor& position
   if (reduce != "sum" && reduce != "prod" && reduce != "mean" && reduce != "amax" && reduce != "amin")
     fail(kName, "reduce must be sum, prod, mean, amax or amin, got '" + std::string(reduce) + "'", where);
   const Tensor whole = checked_index(kName, positions, where);
-  if (!given.defined() || given.dtype() != t.dtype())
-    fail(kName,
-         "the source must be " + std::string(ir::name(t.dtype())) + ", as the input is, got " +
-             (given.defined() ? given.describe() : "an undefined tensor"),
+  require_defined(given, kName, where, "source");
+  if (given.dtype() != t.dtype())
+    fail(kName, "the source must be " + std::string(ir::name(t.dtype())) + ", as the input is, got " + given.describe(),
          where);
   if (t.dtype() == DType::boolean) fail(kName, "bools cannot be reduced, got " + t.describe(), where);
   if (reduce == "mean" && !ir::is_floating(t.dtype()))
@@ -648,6 +648,7 @@ Tensor embedding_bag(const Operand& indices, const Tensor& weight, const Embeddi
   const Tensor index = checked_index(kBag, indices.tensor(), where);
   if (o.mode != "sum" && o.mode != "mean" && o.mode != "max")
     fail(kBag, "mode must be sum, mean or max, got '" + o.mode + "'", where);
+  require_defined(weight, kBag, where, "weight");
   if (weight.dim() != 2) fail(kBag, "the weight must be [embeddings, size], got " + weight.describe(), where);
   if (index.dim() != 1 && index.dim() != 2)
     fail(kBag, "the indices must be [bags, length], or [n] with offsets, got " + index.describe(), where);

@@ -19,7 +19,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// A floating tensor of two dimensions at least.
 Tensor matrices(const char* function, const Operand& x) {
-  const Tensor& t = x.tensor();
+  const Tensor& t = x.tensor(function);
   if (!ir::is_floating(t.dtype()) || t.dim() < 2)
     fail(function, "expects floating-point matrices [..., n, m], got " + t.describe(), x.where());
   return t;
@@ -84,15 +84,15 @@ Tensor axes_norm(const Operand& x, double ord, const OneOrMore& dim, bool keepdi
 }  // namespace
 
 Tensor vector_norm(const Operand& x, double ord, const OneOrMore& dim, bool keepdim) {
-  return norm(x, ord, dim, keepdim);
+  return norm(Operand(x.tensor(), x.where().in("vector_norm")), ord, dim, keepdim);
 }
 
 Tensor matrix_norm(const Operand& x, std::string_view ord, const OneOrMore& dim, bool keepdim) {
   if (ord != "fro")
     fail("matrix_norm", "the order must be 'fro', 1, -1 or an infinity, got '" + std::string(ord) + "'", x.where());
-  matrices("matrix_norm", x);
+  const Tensor t = matrices("matrix_norm", x);
   if (dim.size() != 2) fail("matrix_norm", fmt::format("dim must be two dimensions, got {}", dim.size()), x.where());
-  return norm(x, 2, dim, keepdim);
+  return norm(Operand(t, x.where().in("matrix_norm")), 2, dim, keepdim);
 }
 Tensor matrix_norm(const Operand& x, double ord, const OneOrMore& dim, bool keepdim) {
   if (ord != 1 && ord != -1 && ord != kInfinity && ord != -kInfinity)

@@ -76,7 +76,7 @@ struct Rows {
   Shape label_shape;
 };
 Rows rows_of(const Operand& scores, const Operand& labels, const char* function) {
-  Tensor s = scores.tensor(), l = labels.tensor();
+  Tensor s = scores.tensor(function), l = labels.tensor(function);
   if (s.dim() < 1) fail(function, "expects scores of [batch, classes], got " + s.describe(), scores.where());
   if (l.dtype() != DType::i64) fail(function, "labels must be i64, got " + l.describe(), labels.where());
   if (s.dim() == 1) {

@@ -16,7 +16,7 @@ namespace {
 
 /// Checks that x ends in this shape; the number of its dimensions.
 std::int64_t check_normalized(const char* function, const Operand& operand, const Sizes& normalized_shape) {
-  const Tensor& x = operand.tensor();
+  const Tensor& x = operand.tensor(function);
   const auto rank = static_cast<std::int64_t>(normalized_shape.size());
   bool fits = rank >= 1 && rank <= x.dim();
   for (std::size_t d = 0; fits && d < normalized_shape.size(); ++d)

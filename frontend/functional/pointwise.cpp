@@ -6,24 +6,26 @@
 #include <fmt/format.h>
 
 #include "frontend/dispatch.h"
+#include "frontend/functional/at.h"
 #include "frontend/trace.h"
 #include "ir/ops.h"
 
 namespace graven {
 
 using detail::apply;
+using detail::At;
 using detail::fail;
 
 namespace {
 
 /// Integers and bools become f32 first, as in PyTorch.
-Tensor floating(std::string_view op, const Operand& x, ir::Attributes attributes = {}) {
-  Tensor t = x.is_tensor() ? x.tensor() : tensor(x.scalar());
+Tensor floating(const char* op, const Operand& x, ir::Attributes attributes = {}) {
+  Tensor t = x.is_tensor() ? x.tensor(op) : tensor(x.scalar());
   if (!ir::is_floating(t.dtype())) t = t.to(DType::f32, x.where());
   return apply(op, {t}, std::move(attributes), x.where());
 }
 
-/// Both in the dtype that they promote to.
+/// Both in the dtype that they promote to, for which promoted() was asked: what is no tensor was refused there.
 Tensor binary(std::string_view op, const Operand& a, const Operand& b, DType dtype) {
   const bool recording =
       (a.is_tensor() && detail::would_record({a.tensor()})) || (b.is_tensor() && detail::would_record({b.tensor()}));
@@ -54,12 +56,15 @@ Tensor log10(const Operand& x) { return floating("log10", x); }
 Tensor erfc(const Operand& x) { return floating("erfc", x); }
 
 Tensor trunc(const Operand& x) { return ir::is_floating(x.tensor().dtype()) ? floating("trunc", x) : x.tensor(); }
-Tensor frac(const Operand& x) { return sub(x, Operand(trunc(x), x.where())); }
+Tensor frac(const Operand& x) {
+  const At at(x.where().in("frac"));
+  return at.sub(x, trunc(at(x)));
+}
 
 namespace {
 /// `op` of floating tensors; of others always `otherwise`.
 Tensor classify(const char* op, const Operand& x, bool otherwise) {
-  if (ir::is_floating(x.tensor().dtype())) return floating(op, x);
+  if (ir::is_floating(x.tensor(op).dtype())) return floating(op, x);
   return otherwise ? eq(x, x) : ne(x, x);
 }
 }  // namespace
@@ -88,76 +93,83 @@ Tensor nan_to_num(const Operand& x, double nan, std::optional<double> posinf, st
 Tensor bitwise_not(const Operand& x) { return apply("bitwise_not", {x.tensor()}, {}, x.where()); }
 
 namespace {
-DType floating_type(const Operand& a, const Operand& b) {
-  const DType dtype = result_type(a, b);
+DType floating_type(const Operand& a, const Operand& b, const char* function = __builtin_FUNCTION()) {
+  const DType dtype = detail::promoted(a, b, function);
   return ir::is_floating(dtype) ? dtype : DType::f32;
 }
 DType number_type(const Operand& a, const Operand& b, const char* function) {
-  const DType dtype = result_type(a, b);
+  const DType dtype = detail::promoted(a, b, function);
   if (dtype == DType::boolean) fail(function, "is not defined for bools", a.where());
   return dtype;
 }
 }  // namespace
 Tensor atan2(const Operand& y, const Operand& x) { return binary("atan2", y, x, floating_type(y, x)); }
 Tensor logaddexp(const Operand& x, const Operand& y) {
-  if (!ir::is_floating(result_type(x, y))) fail("logaddexp", "needs floating-point numbers", x.where());
-  return binary("logaddexp", x, y, result_type(x, y));
+  if (!ir::is_floating(detail::promoted(x, y))) fail("logaddexp", "needs floating-point numbers", x.where());
+  return binary("logaddexp", x, y, detail::promoted(x, y));
 }
 Tensor floor_divide(const Operand& x, const Operand& y) {
   return binary("floor_divide", x, y, number_type(x, y, "floor_divide"));
 }
 Tensor div(const Operand& x, const Operand& y, std::string_view rounding_mode) {
-  if (rounding_mode == "floor") return floor_divide(x, y);
-  const Location at = x.where();
+  const At at(x.where().in("div"));
+  if (rounding_mode == "floor") return floor_divide(at(x), at(y));
   if (rounding_mode != "trunc")
-    fail("div", fmt::format("rounding_mode must be floor or trunc, got '{}'", rounding_mode), at);
-  if (ir::is_floating(number_type(x, y, "div"))) return trunc(Operand(div(x, y), at));
-  return floor_divide(Operand(sub(x, Operand(fmod(x, y), at)), at), y);  // of a multiple of y
+    fail("div", fmt::format("rounding_mode must be floor or trunc, got '{}'", rounding_mode), at.where());
+  if (ir::is_floating(number_type(at(x), at(y), "div"))) return trunc(at(at.div(x, y)));
+  return floor_divide(at(at.sub(x, fmod(at(x), at(y)))), at(y));  // of a multiple of y
 }
 Tensor remainder(const Operand& x, const Operand& y) {
   return binary("remainder", x, y, number_type(x, y, "remainder"));
 }
 Tensor fmod(const Operand& x, const Operand& y) { return binary("fmod", x, y, number_type(x, y, "fmod")); }
-Tensor logical_xor(const Operand& a, const Operand& b) { return binary("logical_xor", a, b, result_type(a, b)); }
-Tensor bitwise_and(const Operand& a, const Operand& b) { return binary("bitwise_and", a, b, result_type(a, b)); }
-Tensor bitwise_or(const Operand& a, const Operand& b) { return binary("bitwise_or", a, b, result_type(a, b)); }
-Tensor bitwise_xor(const Operand& a, const Operand& b) { return binary("bitwise_xor", a, b, result_type(a, b)); }
+Tensor logical_xor(const Operand& a, const Operand& b) { return binary("logical_xor", a, b, detail::promoted(a, b)); }
+Tensor bitwise_and(const Operand& a, const Operand& b) { return binary("bitwise_and", a, b, detail::promoted(a, b)); }
+Tensor bitwise_or(const Operand& a, const Operand& b) { return binary("bitwise_or", a, b, detail::promoted(a, b)); }
+Tensor bitwise_xor(const Operand& a, const Operand& b) { return binary("bitwise_xor", a, b, detail::promoted(a, b)); }
 
 Tensor lerp(const Operand& start, const Operand& end, const Operand& weight) {
-  const Location at = start.where();
-  return add(start, Operand(mul(weight, Operand(sub(end, start), at)), at));
+  const At at(start.where().in("lerp"));
+  return at.add(start, at.mul(weight, at.sub(end, start)));
 }
 Tensor addcmul(const Operand& x, const Operand& a, const Operand& b, double value) {
-  return add(x, Operand(mul(a, b), x.where()), value);
+  const At at(x.where().in("addcmul"));
+  return add(at(x), at(at.mul(a, b)), value);
 }
 Tensor addcdiv(const Operand& x, const Operand& a, const Operand& b, double value) {
-  return add(x, Operand(div(a, b), x.where()), value);
+  const At at(x.where().in("addcdiv"));
+  return add(at(x), at(at.div(a, b)), value);
 }
 Tensor clamp(const Operand& x, const Tensor& min, const Tensor& max) {
   const Location at = x.where();
-  if (!min.defined() && !max.defined()) fail("clamp", "needs min or max", at);
+  if (!min.defined() && !max.defined()) fail("clamp", "needs min or max, got two undefined tensors", at);
   Tensor y = x.tensor();
   if (min.defined()) y = maximum(Operand(y, at), Operand(min, at));
   return max.defined() ? minimum(Operand(y, at), Operand(max, at)) : y;
 }
 
-Tensor clip(const Operand& x, double min, double max) { return clamp(x, min, max); }
-Tensor clip(const Operand& x, const Tensor& min, const Tensor& max) { return clamp(x, min, max); }
+Tensor clip(const Operand& x, double min, double max) {
+  const At at(x.where().in("clip"));
+  return clamp(at(x), min, max);
+}
+Tensor clip(const Operand& x, const Tensor& min, const Tensor& max) {
+  const At at(x.where().in("clip"));
+  return clamp(at(x), min, max);
+}
 
-Tensor isclose(const Operand& a, const Operand& b, double rtol, double atol, bool equal_nan) {
-  const Location at = a.where().in("isclose");
+Tensor isclose(const Operand& first, const Operand& second, double rtol, double atol, bool equal_nan) {
+  const At at(first.where().in("isclose"));
   if (!(rtol >= 0 && atol >= 0))
-    fail("isclose", fmt::format("rtol and atol must not be negative, got {} and {}", rtol, atol), at);
+    fail("isclose", fmt::format("rtol and atol must not be negative, got {} and {}", rtol, atol), at.where());
+  const Operand a = at(first), b = at(second);
   Tensor close = eq(a, b);
-  const DType dtype = result_type(a, b);
-  if (equal_nan && ir::is_floating(dtype))
-    close = logical_or(Operand(close, at), Operand(logical_and(Operand(isnan(a), at), Operand(isnan(b), at)), at));
+  const DType dtype = detail::promoted(a, b);
+  if (equal_nan && ir::is_floating(dtype)) close = logical_or(at(close), at(logical_and(at(isnan(a)), at(isnan(b)))));
   if (dtype == DType::boolean || (rtol == 0 && atol == 0)) return close;
-  const Tensor difference = abs(Operand(sub(a, b), at));
-  const Tensor allowed = add(Operand(abs(Operand(mul(b, Operand(rtol, at)), at)), at), Operand(atol, at));
-  const Tensor within = logical_and(Operand(isfinite(Operand(difference, at)), at),
-                                    Operand(le(Operand(difference, at), Operand(allowed, at)), at));
-  return logical_or(Operand(close, at), Operand(within, at));
+  const Tensor difference = abs(at(at.sub(a, b)));
+  const Tensor allowed = at.add(abs(at(at.mul(b, rtol))), atol);
+  const Tensor within = logical_and(at(isfinite(at(difference))), at(le(at(difference), at(allowed))));
+  return logical_or(at(close), at(within));
 }
 
 Tensor hardsigmoid(const Operand& x) { return apply("hardsigmoid", {x.tensor()}, {}, x.where()); }
@@ -193,7 +205,8 @@ Tensor glu(const Operand& x, std::int64_t dim) {
 Tensor prelu(const Operand& x, const Tensor& weight) {
   const Location at = x.where().in("prelu");
   const Tensor& t = x.tensor();
-  if (!weight.defined() || weight.dim() > 1) fail("prelu", "the weight must be a scalar or a vector", at);
+  detail::require_defined(weight, "prelu", at, "weight");
+  if (weight.dim() > 1) fail("prelu", "the weight must be a scalar or a vector, got " + weight.describe(), at);
   Tensor factor = weight;
   if (weight.dim() == 1 && weight.shape()[0] != Dim(1)) {
     const Dim channels = t.dim() >= 2 ? t.shape()[1] : Dim(1);
@@ -211,26 +224,31 @@ Tensor prelu(const Operand& x, const Tensor& weight) {
   return where(Operand(gt(x, Operand(0, at)), at), x, Operand(mul(Operand(factor, at), x), at));
 }
 
-Tensor softmin(const Operand& x, std::int64_t dim) { return softmax(Operand(neg(x), x.where()), dim); }
+Tensor softmin(const Operand& x, std::int64_t dim) {
+  const Location at = x.where().in("softmin");
+  return softmax(Operand(neg(Operand(x.tensor(), at)), at), dim);
+}
 
 Tensor logit(const Operand& x, std::optional<double> eps) {
-  const Location at = x.where();
-  const Operand t(eps ? clamp(x, *eps, 1 - *eps) : x.tensor(), at);
+  const Location at = x.where().in("logit");
+  const Operand t(eps ? clamp(Operand(x.tensor(), at), *eps, 1 - *eps) : x.tensor(), at);
   return log(Operand(div(t, Operand(sub(Operand(1.0, at), t), at)), at));
 }
 
-Tensor xlogy(const Operand& x, const Operand& y) {
-  const Location at = x.is_tensor() ? x.where() : y.where();
+Tensor xlogy(const Operand& given, const Operand& other) {
+  const At at((given.is_tensor() ? given.where() : other.where()).in("xlogy"));
+  const Operand x = at(given), y = at(other);
   if (!y.is_tensor()) {
-    if (!x.is_tensor()) fail("xlogy", "expects a tensor, got two numbers", at);
+    if (!x.is_tensor()) fail("xlogy", "expects a tensor, got two numbers", at.where());
     const DType dtype = ir::is_floating(x.tensor().dtype()) ? x.tensor().dtype() : DType::f32;
-    return xlogy(x, Operand(detail::filled(Shape{}, y.scalar().number(), dtype, x.tensor(), at), at));
+    return xlogy(x, at(detail::filled(Shape{}, y.scalar().number(), dtype, x.tensor(), at.where())));
   }
-  const Tensor edge = logical_or(Operand(le(y, Operand(0, at)), at), Operand(isinf(y), at));
-  const Tensor nothing = logical_and(Operand(eq(x, Operand(0, at)), at), Operand(edge, at));
+  const Operand zero(0, at.where());  // of no dtype that would make integers floating
+  const Tensor edge = logical_or(at(le(y, zero)), at(isinf(y)));
+  const Tensor nothing = logical_and(at(eq(x, zero)), at(edge));
   // There log 1 stands in for log y, which is infinite, has no slope, or is no number.
-  const Tensor safe = where(Operand(nothing, at), Operand(1.0, at), y);
-  return mul(x, Operand(log(Operand(safe, at)), at));
+  const Tensor safe = where(at(nothing), at(1.0), y);
+  return at.mul(x, log(at(safe)));
 }
 
 }  // namespace graven

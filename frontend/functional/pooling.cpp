@@ -296,6 +296,7 @@ Tensor max_unpool2d(const Operand& x, const Tensor& indices, Size2 kernel_size, 
   const Size2 stride = o.stride.value_or(kernel_size);
   if (t.dim() != 3 && t.dim() != 4)
     fail("max_unpool2d", "expects a tensor of 3 or 4 dimensions, got " + t.describe(), at);
+  detail::require_defined(indices, "max_unpool2d", at, "indices");
   if (indices.dtype() != DType::i64 || indices.shape() != t.shape())
     fail("max_unpool2d", "the indices must be " + ir::describe(DType::i64, t.shape()) + ", got " + indices.describe(),
          at);

@@ -15,10 +15,11 @@ using detail::fail;
 namespace {
 
 void require_ranks(const Operand& a, const Operand& b, std::int64_t rank_a, std::int64_t rank_b, const char* function) {
-  if (a.tensor().dim() != rank_a || b.tensor().dim() != rank_b)
+  const Tensor &x = a.tensor(function), &y = b.tensor(function);
+  if (x.dim() != rank_a || y.dim() != rank_b)
     fail(function,
-         fmt::format("expects tensors of {} and {} dimensions, got {} and {}", rank_a, rank_b, a.tensor().describe(),
-                     b.tensor().describe()),
+         fmt::format("expects tensors of {} and {} dimensions, got {} and {}", rank_a, rank_b, x.describe(),
+                     y.describe()),
          a.where());
 }
 
@@ -27,9 +28,9 @@ Tensor product(const Operand& a, const Operand& b, const char* function) {
 }
 
 Tensor weighted_sum(const Operand& given, const Tensor& product, double beta, double alpha, const char* function) {
-  const Operand input(given.tensor(), given.where().in(function));
+  const Operand input(given.tensor(function), given.where().in(function));
   const Operand unscaled(product, input.where());
-  const DType dtype = result_type(input, unscaled);
+  const DType dtype = detail::promoted(input, unscaled);
   const Operand scaled = alpha == 1 ? unscaled : detail::scaled(unscaled, alpha, dtype, function);
   if (beta == 0) {  // whatever input holds, NaN too
     if (!is_grad_enabled() || !input.is_tensor() || !input.tensor().requires_grad()) return scaled.tensor();
@@ -311,15 +312,15 @@ class Einsum {
 
 Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands, Location where) {
   if (operands.empty()) fail("einsum", "needs at least one tensor", where);
+  detail::require_defined(operands, "einsum", where);
   return Einsum(equation, operands, where.in("einsum")).run();
 }
 
 Tensor bilinear(const Operand& x1, const Operand& x2, const Tensor& weight, const Tensor& bias) {
   const Location at = x1.where().in("bilinear");
   const Tensor &a = x1.tensor(), &b = x2.tensor();
-  if (!weight.defined() || weight.dim() != 3)
-    fail("bilinear",
-         "the weight must be [out, in1, in2], got " + (weight.defined() ? weight.describe() : std::string("none")), at);
+  detail::require_defined(weight, "bilinear", at, "weight");
+  if (weight.dim() != 3) fail("bilinear", "the weight must be [out, in1, in2], got " + weight.describe(), at);
   const bool alike =
       a.dim() >= 1 && a.dim() == b.dim() && std::equal(a.shape().begin(), a.shape().end() - 1, b.shape().begin());
   if (!alike || a.shape().back() != weight.shape()[1] || b.shape().back() != weight.shape()[2])

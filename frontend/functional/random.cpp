@@ -27,7 +27,7 @@ Tensor drop(const Tensor& x, double p, Location where) {
 /// A mask of one number a channel times x.
 Tensor drop_channels(const char* function, const Operand& operand, double p, bool training, std::int64_t rank) {
   const Location where = operand.where();
-  const Tensor& x = operand.tensor();
+  const Tensor& x = operand.tensor(function);
   check_probability(function, p, where);
   if (x.dim() != rank && x.dim() != rank - 1)
     fail(function,
@@ -44,7 +44,7 @@ Tensor drop_channels(const char* function, const Operand& operand, double p, boo
 }
 
 Tensor draw(const char* function, std::string_view op, const Operand& operand) {
-  const Tensor& x = operand.tensor();
+  const Tensor& x = operand.tensor(function);
   const Location where = operand.where();
   if (!ir::is_floating(x.dtype())) fail(function, "needs a floating-point tensor, got " + x.describe(), where);
   const detail::RandomSource source = detail::random_source();

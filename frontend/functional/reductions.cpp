@@ -19,10 +19,10 @@ using detail::fail;
 namespace {
 
 Tensor floating(const Operand& x, const char* function) {
-  if (!ir::is_floating(x.tensor().dtype()))
-    fail(function, "needs a floating-point tensor, got " + x.tensor().describe() + "; convert it with to(f32)",
-         x.where());
-  return x.tensor();
+  const Tensor& t = x.tensor(function);
+  if (!ir::is_floating(t.dtype()))
+    fail(function, "needs a floating-point tensor, got " + t.describe() + "; convert it with to(f32)", x.where());
+  return t;
 }
 
 /// How many elements are reduced into one.
@@ -78,9 +78,10 @@ Tensor dropped(const Tensor& kept, const Sizes& dims, bool keepdim, Location at)
 
 std::tuple<Tensor, Tensor> sorted(const Operand& x, std::int64_t dim, bool descending, std::int64_t count,
                                   const char* function) {
-  const std::int64_t d = detail::normalize_dim(dim, x.tensor().dim(), function, x.where());
-  const std::vector<Tensor> results = detail::apply(
-      ir::kSort, {x.tensor()}, {{"dim", d}, {"descending", descending}, {"count", count}}, x.where().in(function));
+  const Tensor& t = x.tensor(function);
+  const std::int64_t d = detail::normalize_dim(dim, t.dim(), function, x.where());
+  const std::vector<Tensor> results =
+      detail::apply(ir::kSort, {t}, {{"dim", d}, {"descending", descending}, {"count", count}}, x.where().in(function));
   return {results.at(0), results.at(1)};
 }
 
@@ -136,22 +137,22 @@ Tensor logsumexp(const Operand& x, const OneOrMore& dims, bool keepdim) {
 
 Tensor count_nonzero(const Operand& x, const OneOrMore& dims) {
   const Location at = x.where().in("count_nonzero");
-  return sum(Operand(ne(x, Operand(0, at)), at), dims);
+  return sum(Operand(ne(Operand(x.tensor(), at), Operand(0, at)), at), dims);
 }
 Tensor any(const Operand& x, const OneOrMore& dims, bool keepdim) {
   const Location at = x.where().in("any");
-  return ne(Operand(sum(Operand(ne(x, Operand(0, at)), at), dims, keepdim), at), Operand(0, at));
+  return ne(Operand(sum(Operand(ne(Operand(x.tensor(), at), Operand(0, at)), at), dims, keepdim), at), Operand(0, at));
 }
 Tensor all(const Operand& x, const OneOrMore& dims, bool keepdim) {
   const Location at = x.where().in("all");
-  return eq(Operand(sum(Operand(eq(x, Operand(0, at)), at), dims, keepdim), at), Operand(0, at));
+  return eq(Operand(sum(Operand(eq(Operand(x.tensor(), at), Operand(0, at)), at), dims, keepdim), at), Operand(0, at));
 }
 
 namespace {
-Tensor scan(std::string_view op, const Operand& x, std::int64_t dim) {
-  Tensor t = x.tensor();
+Tensor scan(const char* op, const Operand& x, std::int64_t dim) {
+  Tensor t = x.tensor(op);
   if (!ir::is_floating(t.dtype())) t = t.to(DType::i64, x.where());
-  return apply(op, {t}, {{"dim", detail::normalize_dim(dim, t.dim(), std::string(op).c_str(), x.where())}}, x.where());
+  return apply(op, {t}, {{"dim", detail::normalize_dim(dim, t.dim(), op, x.where())}}, x.where());
 }
 }  // namespace
 Tensor cumsum(const Operand& x, std::int64_t dim) { return scan("cumsum", x, dim); }
@@ -162,7 +163,7 @@ namespace {
 /// the graph runs.
 std::tuple<Tensor, Tensor> first_sorted(const Operand& x, std::int64_t k, std::int64_t least, std::int64_t dim,
                                         bool descending, const char* function) {
-  const Tensor& t = x.tensor();
+  const Tensor& t = x.tensor(function);
   const Location at = x.where().in(function);
   const std::int64_t d = detail::normalize_dim(dim, t.dim(), function, at);
   const Dim size = t.dim() == 0 ? Dim(1) : t.shape()[static_cast<std::size_t>(d)];
@@ -237,15 +238,23 @@ Tensor median(const Operand& x) {
 }
 
 std::tuple<Tensor, Tensor> max(const Operand& x, std::int64_t dim, bool keepdim) {
-  return extreme(x, argmax(x, dim, true), dim, keepdim);
+  const Operand t(x.tensor(), x.where().in("max"));
+  return extreme(t, argmax(t, dim, true), dim, keepdim);
 }
 std::tuple<Tensor, Tensor> min(const Operand& x, std::int64_t dim, bool keepdim) {
-  return extreme(x, argmin(x, dim, true), dim, keepdim);
+  const Operand t(x.tensor(), x.where().in("min"));
+  return extreme(t, argmin(t, dim, true), dim, keepdim);
 }
-Tensor max(const Operand& x) { return amax(x); }
-Tensor min(const Operand& x) { return amin(x); }
-Tensor max(const Operand& x, const Tensor& other) { return maximum(x, Operand(other, x.where())); }
-Tensor min(const Operand& x, const Tensor& other) { return minimum(x, Operand(other, x.where())); }
+Tensor max(const Operand& x) { return amax(Operand(x.tensor(), x.where().in("max"))); }
+Tensor min(const Operand& x) { return amin(Operand(x.tensor(), x.where().in("min"))); }
+Tensor max(const Operand& x, const Tensor& other) {
+  const Location at = x.where().in("max");
+  return maximum(Operand(x.tensor(), at), Operand(other, at));
+}
+Tensor min(const Operand& x, const Tensor& other) {
+  const Location at = x.where().in("min");
+  return minimum(Operand(x.tensor(), at), Operand(other, at));
+}
 
 // ---- running extremes -----------------------------------------------------------------------------------------------
 
@@ -256,7 +265,7 @@ namespace {
 std::tuple<Tensor, Tensor> running_extreme(const char* function, const Operand& x, std::int64_t dim, bool largest) {
   const Location where_called = x.where().in(function);
   const detail::At at(where_called);
-  const Tensor& t = x.tensor();
+  const Tensor& t = x.tensor(function);
   const std::int64_t d = detail::normalize_dim(dim, t.dim(), function, where_called);
   if (t.dim() == 0) return {t.clone(where_called), detail::filled({}, 0, DType::i64, t, where_called)};
   const std::int64_t n = detail::fixed_size(t, d, function, where_called);

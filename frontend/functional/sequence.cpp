@@ -37,6 +37,8 @@ Tensor scaled_dot_product_attention(const Operand& query, const Tensor& all_keys
   constexpr const char* kName = "scaled_dot_product_attention";
   const auto at = [where](const Tensor& t) { return Operand(t, where); };
   Tensor key = all_keys, value = all_values;
+  detail::require_defined(key, kName, where, "key");
+  detail::require_defined(value, kName, where, "value");
   if (o.enable_gqa) {
     for (Tensor* t : {&key, &value}) {
       if (q.dim() < 3 || t->dim() < 3)

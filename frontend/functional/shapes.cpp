@@ -137,6 +137,7 @@ std::vector<Tensor> unbind(const Operand& x, std::int64_t dim) {
   const std::int64_t axis = normalize_dim(dim, t.dim(), "unbind", x.where());
   std::vector<Tensor> parts;
   const std::int64_t count = fixed_size(t, axis, "unbind", x.where(), kFixedParts);
+  detail::require_parts(count, "unbind", x.where());
   for (std::int64_t i = 0; i < count; ++i) parts.push_back(t.select(axis, i, x.where()));
   return parts;
 }
@@ -147,12 +148,14 @@ Tensor concat(const std::vector<Tensor>& tensors, std::int64_t dim, Location whe
 
 Tensor hstack(const std::vector<Tensor>& tensors, Location given) {
   const Location where = given.in("hstack");
+  detail::require_defined(tensors, "hstack", where);
   std::vector<Tensor> parts;
   for (const Tensor& t : tensors) parts.push_back(t.dim() == 0 ? t.reshape({1}, where) : t);
   return cat(parts, parts.empty() || parts[0].dim() == 1 ? 0 : 1, where);
 }
 Tensor vstack(const std::vector<Tensor>& tensors, Location given) {
   const Location where = given.in("vstack");
+  detail::require_defined(tensors, "vstack", where);
   std::vector<Tensor> parts;
   for (const Tensor& t : tensors)
     parts.push_back(t.dim() == 0 ? t.reshape({1, 1}, where) : t.dim() == 1 ? t.unsqueeze(0, where) : t);
@@ -254,7 +257,7 @@ Tensor repeat_interleave(const Operand& x, std::int64_t repeats, std::optional<s
 namespace {
 
 Tensor triangle(const Operand& x, std::int64_t diagonal, bool lower, const char* function) {
-  const Tensor& t = x.tensor();
+  const Tensor& t = x.tensor(function);
   const Location at = x.where().in(function);
   if (t.dim() < 2) fail(function, "expects a matrix or a batch of them, got " + t.describe(), at);
   if (!detail::would_record({t})) detail::require_data(function, {t}, at);
@@ -305,14 +308,17 @@ Tensor diag(const Operand& x, std::int64_t offset) {
 }
 
 Tensor masked_fill(const Operand& x, const Tensor& mask, const Operand& value) {
+  detail::require_defined(mask, "masked_fill", x.where(), "mask");
   if (mask.dtype() != DType::boolean) fail("masked_fill", "the mask must be bool, got " + mask.describe(), x.where());
-  const Tensor filled = where(Operand(mask, x.where()), value, x);
+  const Location at = x.where().in("masked_fill");
+  const Tensor filled = where(Operand(mask, at), value, Operand(x.tensor(), at));
   return filled.to(x.tensor().dtype(), x.where());
 }
 
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, std::string_view indexing, Location given) {
   const Location where = given.in("meshgrid");
   if (tensors.empty()) fail("meshgrid", "needs at least one tensor", where);
+  detail::require_defined(tensors, "meshgrid", where);
   if (indexing != "ij" && indexing != "xy")
     fail("meshgrid", "indexing must be 'ij' or 'xy', got '" + std::string(indexing) + "'", where);
   const bool exchanged = indexing == "xy" && tensors.size() > 1;

@@ -130,12 +130,12 @@ Tensor grid_sample(const Operand& x, const Tensor& grid, const GridSampleOptions
     fail(kName, "padding_mode must be zeros, border or reflection, got '" + o.padding_mode + "'", where);
   if (image.dim() != 4 || !ir::is_floating(image.dtype()))
     fail(kName, "expects floating-point images [batch, channels, height, width], got " + image.describe(), where);
-  if (!grid.defined() || grid.dim() != 4 || grid.dtype() != image.dtype() || grid.shape()[0] != image.shape()[0] ||
+  detail::require_defined(grid, kName, where, "grid");
+  if (grid.dim() != 4 || grid.dtype() != image.dtype() || grid.shape()[0] != image.shape()[0] ||
       grid.shape()[3] != Dim(2))
     fail(kName,
          "expects a grid " + std::string(ir::name(image.dtype())) + "[" + image.shape()[0].to_string() +
-             ",height,width,2] for " + image.describe() + ", got " +
-             (grid.defined() ? grid.describe() : "an undefined tensor"),
+             ",height,width,2] for " + image.describe() + ", got " + grid.describe(),
          where);
   const std::int64_t height = detail::fixed_size(image, 2, kName, where),
                      width = detail::fixed_size(image, 3, kName, where);

@@ -84,6 +84,7 @@ template <class Layer>
 Tensor BatchNormNd<Layer>::forward(Tensor x) {
   const Location where = this->call_location();
   using D = Dimensions<Layer>;
+  graven::detail::require_defined(x, D::name, where);
   if (x.dim() < D::least || x.dim() > D::most)
     graven::detail::fail(D::name, std::string("expects ") + D::expected + ", got " + x.describe(), where);
   const bool training = this->is_training() || !options_.track_running_stats;
@@ -129,6 +130,7 @@ template <class Layer>
 Tensor InstanceNormNd<Layer>::forward(Tensor x) {
   const Location where = this->call_location();
   using D = Dimensions<Layer>;
+  graven::detail::require_defined(x, D::name, where);
   const bool batched = x.dim() == D::most;
   if (!batched && x.dim() != D::most - 1)
     graven::detail::fail(D::name, std::string("expects ") + D::expected + ", got " + x.describe(), where);
@@ -183,6 +185,7 @@ GroupNorm::GroupNorm(std::int64_t num_groups, std::int64_t num_channels, GroupNo
 }
 Tensor GroupNorm::forward(Tensor x) {
   const Location where = call_location();
+  graven::detail::require_defined(x, "GroupNorm", where);
   if (x.dim() < 2 || x.shape()[1] != Dim(channels_))
     graven::detail::fail("GroupNorm", "expects [batch, " + std::to_string(channels_) + ", ...], got " + x.describe(),
                          where);

@@ -10,6 +10,7 @@ namespace {
 /// [batch, channels, ...] or [channels, ...] with `dimensions` more.
 Tensor padded(const char* layer, const Tensor& x, const Sizes& pads, const char* mode, double value, Location where) {
   const auto dimensions = static_cast<std::int64_t>(pads.size() / 2);
+  graven::detail::require_defined(x, layer, where);
   if (x.dim() != dimensions + 1 && x.dim() != dimensions + 2)
     graven::detail::fail(
         layer,

@@ -20,6 +20,7 @@ using arguments::number;
 using arguments::python;
 using graven::detail::At;
 using graven::detail::fail;
+using graven::detail::require_defined;
 using graven::detail::Role;
 
 namespace {
@@ -71,6 +72,9 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(Tensor query, Tensor key, 
   const At at(call_location());
   const Location where = at.where();
   const char* name = "MultiheadAttention";
+  require_defined(query, name, where, "query");
+  require_defined(key, name, where, "key");
+  require_defined(value, name, where, "value");
   const bool batched = query.dim() == 3;
   if ((!batched && query.dim() != 2) || key.dim() != query.dim() || value.dim() != query.dim())
     fail(name,
@@ -270,6 +274,7 @@ template <class Layer>
 std::pair<Tensor, std::vector<Tensor>> Recurrent<Layer>::run(Tensor x, std::vector<Tensor> state) {
   const At at(this->call_location());
   const Location where = at.where();
+  require_defined(x, name_, where);
   const bool batched = x.dim() == 3;
   if (!batched && x.dim() != 2) fail(name_, "expects 3 dimensions, or 2 without a batch, got " + x.describe(), where);
   if (x.shape().back() != Dim(input_))
@@ -372,6 +377,7 @@ template <class Layer>
 std::vector<Tensor> RecurrentCell<Layer>::run(Tensor x, std::vector<Tensor> state) {
   const At at(this->call_location());
   const Location where = at.where();
+  require_defined(x, name_, where);
   const bool batched = x.dim() == 2;
   if (!batched && x.dim() != 1)
     fail(name_, "expects [batch, input], or [input] without a batch, got " + x.describe(), where);

@@ -10,6 +10,7 @@ namespace graven::nn::utils {
 
 using graven::detail::active_trace;
 using graven::detail::fail_at;
+using graven::detail::require_defined;
 
 GradientNorm::operator double() const {
   if (is_recorded_)
@@ -23,6 +24,7 @@ GradientNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_n
   if (!(max_norm >= 0))
     fail_at("clip_grad_norm_: max_norm must not be negative, got " + std::to_string(max_norm), where);
   if (!(norm_type > 0)) fail_at("clip_grad_norm_: norm_type must be positive, got " + std::to_string(norm_type), where);
+  require_defined(parameters, "clip_grad_norm_", where);
   if (graven::detail::Trace* trace = active_trace()) {
     if (error_if_nonfinite) fail_at("clip_grad_norm_: a graph's program has no errors for error_if_nonfinite", where);
     trace->clip({ir::Clip::Kind::norm, {}, max_norm, norm_type}, parameters, "clip_grad_norm_", where);
@@ -56,6 +58,7 @@ GradientNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_n
 void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value, Location where) {
   if (!(clip_value >= 0))
     fail_at("clip_grad_value_: clip_value must not be negative, got " + std::to_string(clip_value), where);
+  require_defined(parameters, "clip_grad_value_", where);
   if (graven::detail::Trace* trace = active_trace())
     return trace->clip({ir::Clip::Kind::value, {}, clip_value, 2}, parameters, "clip_grad_value_", where);
   NoGradGuard no_grad;

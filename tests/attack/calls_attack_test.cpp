@@ -447,7 +447,7 @@ const std::vector<Call>& functions() {
       F(zeros),
       F(full),
       F(zeros_like),
-      F_OF(arange, Tensor(*)(Scalar, Scalar, Scalar)),
+      F_OF(arange, Tensor(*)(Scalar, Scalar, Scalar, Location)),
       F(linspace),
       F(eye),
       F(rand),

@@ -91,6 +91,22 @@ const std::vector<Case>& cases() {
       {"mean_of_integers", __LINE__, [] { zeros({3}, i64).mean(); }},
       {"select_out_of_range", __LINE__, [] { zeros({3})[3]; }},
       {"undefined_tensor", __LINE__, [] { relu(Tensor()); }},
+      {"undefined_operand", __LINE__, [] { (void)(zeros({2}) + Tensor()); }},
+      {"undefined_labels", __LINE__, [] { cross_entropy(zeros({2, 3}), Tensor()); }},
+      {"undefined_weight", __LINE__, [] { linear(zeros({2, 3}), Tensor()); }},
+      {"undefined_in_a_list", __LINE__, [] { cat({zeros({2}), Tensor(), zeros({2})}); }},
+      {"undefined_in_a_layer", __LINE__, [] { nn::Linear(4, 3)(Tensor()); }},
+      {"undefined_in_a_graph", __LINE__,
+       [] {
+         struct Lacks : nn::Graph<Lacks> {
+           Tensor build(Tensor x) { return mse_loss(x, Tensor()); }
+         };
+         Lacks().compile(spec({2}));
+       }},
+      {"set_grad_shape", __LINE__, [] { parameter_tensor().set_grad(zeros({3})); }},
+      {"from_data_null", __LINE__, [] { from_data<float>(nullptr, {2}); }},
+      {"from_data_overflow", __LINE__, [] { from_data<float>(nullptr, {std::int64_t{1} << 62}); }},
+      {"from_bytes_size", __LINE__, [] { from_bytes("1234", 4, f64, {1}); }},
       {"item_of_many", __LINE__, [] { (void)zeros({2}).item<float>(); }},
       {"data_of_another_type", __LINE__, [] { (void)zeros({2}).data<std::int64_t>(); }},
       {"negative_size", __LINE__, [] { zeros({2, -3}); }},
@@ -123,6 +139,10 @@ const std::vector<Case>& cases() {
        }},
       {"optimizer_of_a_result", __LINE__, [] { optim::SGD({parameter_tensor() * 2}); }},
       {"optimizer_of_integers", __LINE__, [] { optim::SGD({zeros({2}, i64)}); }},
+      {"optimizer_of_nothing", __LINE__, [] { optim::SGD({parameter_tensor(), Tensor()}); }},
+      {"optimizer_group", __LINE__,
+       [] { optim::SGD({{{parameter_tensor()}, {}}, {{parameter_tensor()}, {.clip_grad_norm_type = -1}}}); }},
+      {"optimizer_set_rate", __LINE__, [] { optim::SGD({parameter_tensor()}).set_learning_rate(-1); }},
       {"optimizer_betas", __LINE__, [] { optim::Adam({parameter_tensor()}, {.betas = {0.9, 1.0}}); }},
       {"schedule_step_size", __LINE__,
        [] {
@@ -502,6 +522,12 @@ const std::vector<Case>& cases() {
        }},
       {"loader_format", __LINE__, [] { data::DataLoader("images", {.format = "foo"}); }},
       {"loader_path", __LINE__, [] { data::DataLoader(""); }},
+      {"loader_beside", __LINE__,
+       [] {
+         const data::DataLoader five(data::TensorDataset(arange(5)), {.batch_size = 2});
+         data::DataLoader(data::TensorDataset(arange(4)), five);
+       }},
+      {"dataset_index", __LINE__, [] { (void)data::TensorDataset(arange(5)).get(-1); }},
       {"attention_padding_mask", __LINE__,
        [] {
          nn::MultiheadAttention attention(4, 2, {.batch_first = true});

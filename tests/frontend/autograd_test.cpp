@@ -146,6 +146,23 @@ TEST(Autograd, GradientsAreMemoryOfTheirOwn) {
   EXPECT_EQ(given.to_vector<double>(), (std::vector<double>{5, 6}));
 }
 
+TEST(Autograd, AGradientThatIsSetIsOfItsTensor) {
+  Tensor x = zeros({2, 3}).requires_grad_();
+  const std::pair<std::function<void()>, const char*> cases[] = {
+      {[&] { x.set_grad(zeros({3, 2})); }, "error: set_grad: the gradient must be f32[2,3], got f32[3,2]"},
+      {[&] { x.set_grad(zeros({})); }, "error: set_grad: the gradient must be f32[2,3], got f32[]"},
+      {[&] { x.set_grad(zeros({2, 3}, f64)); }, "error: set_grad: the gradient must be f32[2,3], got f64[2,3]"},
+  };
+  for (const auto& [mistake, error] : cases) {
+    const std::string text = test::error_of(mistake);
+    EXPECT_EQ(text.find(std::string(error) + "\n  at autograd_test.cpp:"), 0u) << text;
+    EXPECT_FALSE(x.grad().defined());
+  }
+  x.set_grad(ones({2, 3}));
+  x.set_grad({});
+  EXPECT_FALSE(x.grad().defined());
+}
+
 // What the operator reads for its gradient is what it overwrites.
 TEST(Autograd, OperatorsInPlaceKeepWhatTheyRead) {
   Tensor x = tensor({1., 2., 3.}).requires_grad_();

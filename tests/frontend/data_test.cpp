@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/frontend/error_text.h"
@@ -156,16 +157,111 @@ TEST(DataLoader, TargetsMayBeLeftOut) {
   EXPECT_FALSE(data::TensorDataset(zeros({3, 2})).get(1).target.defined());
 }
 
-TEST(DataLoader, LoadersOfTheSameOptionsGoTogether) {
+TEST(DataLoader, OneBesideAnotherGoesThroughTheSameSamples) {
   const data::DataLoaderOptions options{.batch_size = 3, .shuffle = true, .seed = 4};
   const data::DataLoader numbers(data::TensorDataset(arange(8)), options),
-      rows(data::TensorDataset(arange(16).reshape({8, 2}), arange(8) * 10), options);
+      rows(data::TensorDataset(arange(16).reshape({8, 2}), arange(8) * 10), numbers);
   for (std::int64_t epoch = 0; epoch < 2; ++epoch)
     for (std::int64_t b = 0; b < numbers.size(); ++b) {
       const Tensor x = numbers.batch(epoch, b).data;
       EXPECT_TRUE(equal(rows.batch(epoch, b).data.select(1, 0), x * 2));
       EXPECT_TRUE(equal(rows.batch(epoch, b).target, x * 10));
     }
+  EXPECT_EQ(rows.options().batch_size, 3);
+  // Of files beside a dataset, and the other way round: each has the options that are its own.
+  const FiveImages images;
+  const data::DataLoader five(images.path(), {.batch_size = 2, .shuffle = true, .num_classes = 5}),
+      beside(data::TensorDataset(arange(5)), five), again(images.path(), beside), alike(images.path(), five);
+  for (std::int64_t b = 0; b < five.size(); ++b) {
+    EXPECT_TRUE(equal(beside.batch(1, b).data, five.batch(1, b).target));
+    EXPECT_TRUE(equal(again.batch(1, b).target, five.batch(1, b).target));
+    EXPECT_TRUE(equal(alike.batch(1, b).data, five.batch(1, b).data));
+  }
+}
+
+TEST(DataLoader, OneBesideAnotherHasAsManySamples) {
+  const FiveImages images;
+  const data::DataLoader numbers(data::TensorDataset(arange(8)), {.batch_size = 4}), files(images.path());
+  const std::pair<std::function<void()>, std::string> cases[] = {
+      {[&] { data::DataLoader(data::TensorDataset(arange(7)), numbers); }, "8 as the one beside has, got 7"},
+      {[&] { data::DataLoader(data::TensorDataset(arange(9)), numbers); }, "8 as the one beside has, got 9"},
+      {[&] { data::DataLoader(images.path(), numbers); }, "8 as the one beside has, got 5"},
+      {[&] { data::DataLoader(Squares(), files); }, "5 as the one beside has, got 7"},
+  };
+  for (const auto& [mistake, error] : cases) {
+    const std::string text = error_of(mistake);
+    EXPECT_EQ(text.find("error: DataLoader: loaders that go together must have as many samples, expected " + error +
+                        "\n  at data_test.cpp:"),
+              0u)
+        << text;
+  }
+}
+
+/// A reader's error names no model, which a loader has not.
+TEST(DataLoader, SpeaksOfImagesAndLabels) {
+  const std::string folder = testing::TempDir() + "graven_words_" + std::to_string(::getpid());
+  fs::create_directories(folder);
+  const auto file = [&](const char* name) { return folder + "/" + name; };
+  nn::save({{"images", zeros({2, 3, 3})}}, file("images.safetensors"));
+  std::ofstream(file("a.txt")) << "a text";
+  std::ofstream(file("a.bin")) << "what is this";
+  const std::pair<std::function<void()>, std::string> cases[] = {
+      {[&] { data::DataLoader{folder}; }, "or images.npy and labels.npy"},
+      {[&] { data::DataLoader{file("images.safetensors")}; }, "expected a tensor \"labels\", found none of that name"},
+      {[&] { data::DataLoader{file("a.txt")}; }, "a.txt: expected images and labels, found a text or a file of tokens"},
+      {[&] { data::DataLoader{file("a.txt") + "," + file("a.txt") + "," + file("a.txt")}; },
+       "a file of images and one of labels"},
+      {[&] { data::DataLoader(file("a.txt") + "," + file("a.txt"), {.format = "cifar10"}); },
+       "format: expected idx or npy for a file of images and one of labels"},
+  };
+  for (const auto& [mistake, words] : cases) {
+    const std::string text = error_of(mistake);
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+    EXPECT_EQ(text.find("model"), std::string::npos) << text;
+    EXPECT_EQ(text.find("--data"), std::string::npos) << text;
+    EXPECT_NE(text.find("\n  at data_test.cpp:"), std::string::npos) << text;
+  }
+  for (const char* format : {"raw", "text", "tokens", "foo"}) {
+    const std::string text = error_of([&] { data::DataLoader(folder, {.format = format}); });
+    EXPECT_EQ(text.find("error: DataLoader: format: expected auto, idx, cifar10, cifar100, npy, npz or safetensors, "
+                        "found \"" +
+                        std::string(format) + "\"\n  at data_test.cpp:"),
+              0u)
+        << text;
+  }
+  fs::remove_all(folder);
+}
+
+TEST(TensorDataset, TakesIndicesFromTheStartOnly) {
+  data::TensorDataset rows(arange(3), arange(3) * 10);
+  EXPECT_EQ(rows.get(2).target.item<std::int64_t>(), 20);
+  EXPECT_EQ(rows.get_batch({2, 0}).data.to_vector<std::int64_t>(), (std::vector<std::int64_t>{2, 0}));
+  const data::TensorDataset& constant = rows;
+  Squares squares;
+  Alone alone;
+  Uneven uneven;
+  const std::pair<std::function<void()>, std::string> cases[] = {
+      {[&] { (void)rows.get(-1); }, "TensorDataset: get() expects an index in [0, 3), got -1"},
+      {[&] { (void)rows.get(3); }, "TensorDataset: get() expects an index in [0, 3), got 3"},
+      {[&] { (void)rows.get_batch({0, -1}); }, "TensorDataset: get_batch() expects an index in [0, 3), got -1"},
+      {[&] { (void)data::TensorDataset(arange(2)).get_batch({5}); },
+       "TensorDataset: get_batch() expects an index in [0, 2), got 5"},
+      {[&] { (void)alone.get_batch({0, 3}); }, "Dataset: get_batch() expects indices in [0, 3), got 3"},
+      {[&] { (void)squares.get_batch({-1}); }, "Dataset: get_batch() expects indices in [0, 7), got -1"},
+      {[&] { (void)squares.get_batch({}); }, "Dataset: get_batch() expects one index at least, got none"},
+      {[&] { (void)uneven.get_batch({0, 2}); }, "Dataset: the samples must have the same shapes and dtypes"},
+  };
+  for (const auto& [mistake, error] : cases) {
+    const std::string text = error_of(mistake);
+    EXPECT_EQ(text.substr(0, text.find('\n')), "error: " + error);
+    EXPECT_NE(text.find("\n  at data_test.cpp:"), std::string::npos) << text;
+  }
+  // Of one that is constant, whose line of the call nobody tells: where it was made.
+  const std::string text = error_of([&] { (void)constant.get(-1); });
+  EXPECT_EQ(text.find("error: TensorDataset: get() expects an index in [0, 3), got -1\n  the dataset is made at "
+                      "data_test.cpp:"),
+            0u)
+      << text;
 }
 
 TEST(DataLoader, SaysWhatIsWrongWithADataset) {
@@ -194,7 +290,7 @@ TEST(DataLoader, SaysWhatIsWrongWithADataset) {
       {[&] { data::DataLoader(Squares(), {.format = "idx"}); }, of_files},
       {[&] { data::DataLoader(Squares(), {.num_classes = 3}); }, of_files},
       {[&] { data::DataLoader(Uneven(), {.batch_size = 3}).batch(0, 0); },
-       "error: DataLoader: the samples of a dataset must have the same shapes and dtypes\n"
+       "error: Dataset: the samples must have the same shapes and dtypes\n"
        "  sample 0 is f32[5] and i64[], sample 2 f32[4] and i64[]"},
       {[&] { data::DataLoader(Miscounts(99, 2), {.batch_size = 2}).batch(0, 0); },
        "error: DataLoader: get_batch() of a dataset must give a row for each index, expected 2 rows of data, got "
@@ -213,8 +309,6 @@ TEST(DataLoader, SaysWhatIsWrongWithADataset) {
     EXPECT_EQ(text.substr(0, text.rfind("\n  at ")), c.error);
     EXPECT_NE(text.find("\n  at data_test.cpp:"), std::string::npos) << text;
   }
-  EXPECT_EQ(error_of([&] { data::TensorDataset(x).get_batch({5}); }),
-            "error: index_select: index 5 at position 0 is outside [0, 3)");
   // Of a loop over an epoch it is the line of epoch().
   const data::DataLoader uneven(Uneven(), {.batch_size = 3});
   const auto loop = [&] {

@@ -586,11 +586,11 @@ TEST(InPlace, IntegersStayIntegers) {
   EXPECT_EQ(n.to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, -3, 1}));
   EXPECT_NE(error_of([&] {
               n.add_(tensor({1, 2, 3}), 0.5);
-            }).find("add: the factor of integers must be a whole number, got 0.5"),
+            }).find("add_: the factor of integers must be a whole number, got 0.5"),
             std::string::npos);
   EXPECT_NE(error_of([&] { n.exp_(); }).find("exp_: a result of f32 cannot be stored in i64[3]"), std::string::npos);
   Tensor flags = tensor({true, false});
-  EXPECT_NE(error_of([&] { flags.add_(flags, 2); }).find("add: bools are not scaled"), std::string::npos);
+  EXPECT_NE(error_of([&] { flags.add_(flags, 2); }).find("add_: bools are not scaled"), std::string::npos);
 }
 
 }  // namespace

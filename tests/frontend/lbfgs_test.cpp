@@ -108,10 +108,12 @@ TEST(Lbfgs, SaysWhatIsWrong) {
     const char* error;
   } cases[] = {
       {[&] { optim::LBFGS({}); }, "lbfgs: there are no parameters to optimise"},
-      {[&] { optim::LBFGS({p, p}); }, "lbfgs: a parameter f32[2] is given twice"},
-      {[&] { optim::LBFGS({p * 2}); }, "lbfgs: a parameter must be a leaf, got the result of an operator, f32[2]"},
-      {[&] { optim::LBFGS({ones({2}, i64)}); }, "lbfgs: a parameter must be f32 or f64, got i64[2]"},
-      {[&] { optim::LBFGS({p, ones({3}, f64)}); }, "lbfgs: the parameters must have one dtype, got f32[2] and f64[3]"},
+      {[&] { optim::LBFGS({p, p}); }, "lbfgs: parameter 1 is given twice: f32[2] is parameter 0, too"},
+      {[&] { optim::LBFGS({p * 2}); }, "lbfgs: parameter 0 must be a leaf, got the result of an operator, f32[2]"},
+      {[&] { optim::LBFGS({ones({2}, i64)}); }, "lbfgs: parameter 0 must be floating-point, got i64[2]"},
+      {[&] { optim::LBFGS({p, ones({2}, f16)}); }, "lbfgs: parameter 1 must be f32 or f64, got f16[2]"},
+      {[&] { optim::LBFGS({p, ones({3}, f64)}); },
+       "lbfgs: the parameters must have one dtype, got f32[2] and, as parameter 1, f64[3]"},
       {[&] { optim::LBFGS({p}, {.lr = -1}); }, "lbfgs: lr must be finite and not negative, got -1"},
       {[&] { optim::LBFGS({p}, {.max_iter = 0}); }, "lbfgs: max_iter must be positive, got 0"},
       {[&] { optim::LBFGS({p}, {.history_size = 0}); }, "lbfgs: history_size must be positive, got 0"},

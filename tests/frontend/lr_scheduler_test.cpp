@@ -330,6 +330,12 @@ TEST(Schedules, SayWhatIsWrong) {
       {[&] { LambdaLR(sgd, LambdaLR::Function()); }, "LambdaLR: a function is empty"},
       {[&] { LambdaLR(two_groups(), [](std::int64_t t) { return 1.0 / static_cast<double>(t); }); },
        "LambdaLR: the function gave inf for step 0; a factor must be finite"},
+      {[&] { LambdaLR(two_groups(), [](std::int64_t t) { return 1.0 / static_cast<double>(1 - t); }).step(); },
+       "LambdaLR: the function gave inf for step 1; a factor must be finite"},
+      {[&] { StepLR(two_groups(), {}).set_last_epoch(-1); },
+       "set_last_epoch: a schedule cannot stand before its first step, expected 0 or more, got -1"},
+      {[&] { StepLR(two_groups(), {}).warmup(-1); }, "warmup: the number of steps must not be negative, got -1"},
+      {[&] { StepLR(two_groups(), {}).warmup(5, {.factor = 2}); }, "warmup: the factor must lie in [0, 1], got 2"},
       {[&] { LambdaLR(two_groups(), [](std::int64_t) { return 1.0; }).warmup(3); },
        "warmup: a LambdaLR has none: let its function begin with it"},
       {[&] { SequentialLR(sgd, {step, LambdaLR(sgd, [](std::int64_t) { return 1.0; })}, {5}); },
@@ -361,7 +367,11 @@ TEST(Schedules, SayWhatIsWrong) {
        "SequentialLR: scheduler 0 starts from the learning rate 0.1, but scheduler 1 sets it to 0.04\n"
        "  make OneCycleLR or CyclicLR before the others: all start from the rate that it sets"},
   };
-  for (const auto& c : cases) EXPECT_EQ(test::error_of(c.mistake), std::string("error: ") + c.error);
+  for (const auto& c : cases) {
+    const std::string text = test::error_of(c.mistake);
+    EXPECT_EQ(text.substr(0, text.rfind("\n  at lr_scheduler_test.cpp:")), std::string("error: ") + c.error);
+    EXPECT_NE(text.find("\n  at lr_scheduler_test.cpp:"), std::string::npos) << text;
+  }
 }
 
 TEST(Schedules, GoOnFromTheirState) {

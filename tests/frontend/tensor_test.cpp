@@ -4,7 +4,12 @@
 #include <graven/graven.h>
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/frontend/error_text.h"
 
@@ -133,6 +138,12 @@ TEST(Views, RefuseWhatPyTorchRefuses) {
       {[&] { (void)x.expand({3, 3}); }, "expand: f32[2,3] cannot be expanded to [3,3]"},
       {[&] { (void)x.select(0, 2); }, "select: index 2 is out of range for dimension 0 of f32[2,3]"},
       {[&] { (void)x.narrow(1, 2, 2); }, "narrow: start 2 and length 2 leave dimension 1 of f32[2,3]"},
+      {[&] { (void)zeros({0}).reshape({std::int64_t{1} << 40, 0}).split(2); },
+       "split: would make 549755813888 tensors, expected at most 1048576"},
+      {[&] { (void)zeros({0}).reshape({std::int64_t{1} << 40, 0}).chunk(std::numeric_limits<std::int64_t>::max()); },
+       "chunk: would make 1099511627776 tensors, expected at most 1048576"},
+      {[&] { (void)zeros({0}).reshape({std::int64_t{1} << 40, 0}).unbind(); },
+       "unbind: would make 1099511627776 tensors, expected at most 1048576"},
       {[&] { (void)x.slice(0, 0, 2, 0); }, "slice: the step must be 1 or more, got 0"},
       {[&] { (void)x.flatten(1, 0); }, "flatten: start_dim 1 comes after end_dim 0"},
       {[&] { (void)x.item<float>(); }, "item(): needs one element, the tensor is f32[2,3]"},
@@ -141,10 +152,160 @@ TEST(Views, RefuseWhatPyTorchRefuses) {
       {[&] { (void)zeros({std::int64_t{1} << 40, std::int64_t{1} << 40}); }, "is too large"},
       {[&] { (void)tensor({{1, 2}, {3}}); }, "a list of 1 stands beside one of 2"},
       {[&] { (void)from_data(std::vector<float>{1, 2}, {3}); }, "f32[3] takes 12 bytes, got 8"},
-      {[&] { Tensor().dtype(); }, "an undefined tensor is used"},
       {[&] { x.expand({2, 2, 3}).zero_(); }, "several elements of this expanded tensor share one place"},
   };
   for (const auto& [f, expected] : cases) EXPECT_NE(error_of(f).find(expected), std::string::npos) << error_of(f);
+}
+
+/// What tests/symbols does not ask of undefined tensors: methods that have no row there, and in place.
+TEST(Undefined, IsOneErrorOfTheMethod) {
+  const Tensor x = zeros({2, 3}), index = tensor({0}, i64), mask = zeros({2, 3}, boolean);
+  Tensor none, y = zeros({2, 3});
+  const std::pair<std::function<void()>, const char*> cases[] = {
+      {[&] { (void)none.dtype(); }, "dtype"},
+      {[&] { (void)none.shape(); }, "shape"},
+      {[&] { (void)none.dim(); }, "dim"},
+      {[&] { (void)none.size(0); }, "size"},
+      {[&] { (void)none.sizes(); }, "sizes"},
+      {[&] { (void)none.strides(); }, "strides()"},
+      {[&] { (void)none.storage_offset(); }, "storage_offset()"},
+      {[&] { (void)none.numel(); }, "numel"},
+      {[&] { (void)none.is_contiguous(); }, "is_contiguous"},
+      {[&] { (void)none.is_traced(); }, "is_traced"},
+      {[&] { (void)none.is_view(); }, "is_view"},
+      {[&] { (void)none.describe(); }, "describe"},
+      {[&] { (void)none.data<float>(); }, "data()"},
+      {[&] { (void)none.data_ptr(); }, "data_ptr()"},
+      {[&] { (void)none.item<float>(); }, "item()"},
+      {[&] { (void)none.to_vector<float>(); }, "to_vector"},
+      {[&] { (void)none.to_vector<int>(); }, "to_vector"},
+      {[&] { (void)none.requires_grad(); }, "requires_grad"},
+      {[&] { (void)none.is_leaf(); }, "is_leaf"},
+      {[&] { none.requires_grad_(); }, "requires_grad_"},
+      {[&] { (void)none.grad(); }, "grad"},
+      {[&] { none.set_grad(x); }, "set_grad"},
+      {[&] { none.backward(); }, "backward"},
+      {[&] { (void)none.detach(); }, "detach"},
+      {[&] { (void)none.clone(); }, "clone"},
+      {[&] { (void)none.contiguous(); }, "contiguous"},
+      {[&] { (void)none.to(f64); }, "to"},
+      {[&] { (void)none.view({6}); }, "view"},
+      {[&] { (void)none.t(); }, "t"},
+      {[&] { (void)none.T(); }, "T"},
+      {[&] { (void)none[0]; }, "select"},
+      {[&] { (void)none.slice(0); }, "slice"},
+      {[&] { (void)none.index({0}); }, "index"},
+      {[&] { (void)x.view_as(none); }, "view_as"},
+      {[&] { (void)x.reshape_as(none); }, "reshape_as"},
+      {[&] { (void)x.expand_as(none); }, "expand_as"},
+      {[&] { (void)x.type_as(none); }, "type_as"},
+      {[&] { (void)none.new_zeros({2}); }, "new_zeros"},
+      {[&] { (void)none.new_full({2}, 1); }, "new_full"},
+      {[&] { (void)(x + none); }, "add"},
+      {[&] { (void)(none - x); }, "sub"},
+      {[&] { (void)(2 * none); }, "mul"},
+      {[&] { (void)-none; }, "neg"},
+      {[&] { (void)(none == x); }, "eq"},
+      {[&] { (void)(none % 2); }, "remainder"},
+      {[&] { y += none; }, "add_"},
+      {[&] { none += x; }, "add_"},
+      {[&] { none -= 1; }, "sub_"},
+      {[&] { none *= 1; }, "mul_"},
+      {[&] { y /= none; }, "div_"},
+      {[&] { y[0] = none; }, "operator="},
+      {[&] { none.abs_(); }, "abs_"},
+      {[&] { none.zero_(); }, "zero_"},
+      {[&] { none.fill_(1); }, "fill_"},
+      {[&] { none.copy_(x); }, "copy_"},
+      {[&] { y.copy_(none); }, "copy_"},
+      {[&] { none.clamp_min_(1); }, "clamp_min_"},
+      {[&] { none.masked_fill_(mask, 1); }, "masked_fill_"},
+      {[&] { y.masked_fill_(none, 1); }, "masked_fill_"},
+      {[&] { y.scatter_add_(0, none, x); }, "scatter_add_"},
+      {[&] { y.index_add_(0, index, none); }, "index_add_"},
+      {[&] { none.uniform_(); }, "uniform_"},
+      {[&] { none.normal_(); }, "normal_"},
+      {[&] { (void)allclose(x, none); }, "allclose"},
+      {[&] { (void)equal(none, x); }, "equal"},
+      {[&] { (void)result_type(x, none); }, "result_type"},
+      {[&] { (void)grad({none}, {x}); }, "grad"},
+      {[&] { (void)cat({x, none}); }, "cat"},
+      {[&] { (void)stack({none, x}); }, "stack"},
+      {[&] { (void)einsum("ij,ij->i", {x, none}); }, "einsum"},
+      {[&] { nn::init::zeros_(none); }, "init::zeros_"},
+      {[&] { nn::init::kaiming_uniform_(none); }, "init::kaiming_uniform_"},
+      {[&] { nn::init::eye_(none); }, "init::eye_"},
+      {[&] { nn::utils::clip_grad_norm_({x, none}, 1); }, "clip_grad_norm_"},
+      {[&] { nn::utils::clip_grad_value_({none}, 1); }, "clip_grad_value_"},
+  };
+  for (const auto& [mistake, function] : cases) {
+    const std::string text = error_of(mistake);
+    EXPECT_EQ(text.find("error: " + std::string(function) + ": expects "), 0u) << function << ": " << text;
+    EXPECT_NE(text.find(", got an undefined one"), std::string::npos) << text;
+    EXPECT_NE(text.find("\n  at tensor_test.cpp:"), std::string::npos) << text;
+  }
+  EXPECT_EQ(error_of([&] { (void)softmax(2.0, 0); }).find("error: softmax: expects a tensor, got a number\n"), 0u);
+}
+
+TEST(FromData, SaysWhatIsWrong) {
+  constexpr std::int64_t kMany = std::int64_t{1} << 40;
+  const float* const nothing = nullptr;
+  const std::vector<float> two{1, 2};
+  const std::pair<std::function<void()>, std::string> cases[] = {
+      {[&] { from_data(nothing, {2}); }, "from_data: f32[2] takes 8 bytes, got a null pointer"},
+      {[&] { from_data(two.data(), {kMany, kMany}); },
+       "from_data: a tensor f32[1099511627776,1099511627776] is too large: its bytes do not fit in 63 bits"},
+      // As many elements as there are bytes in 64 bits.
+      {[&] { from_data(two.data(), {std::int64_t{1} << 62}); },
+       "from_data: a tensor f32[4611686018427387904] is too large: its bytes do not fit in 63 bits"},
+      {[&] { from_data(two.data(), {-1}); }, "from_data: a dimension must not be negative, got [-1]"},
+      {[&] { from_data(two, {3}); }, "from_data: f32[3] takes 12 bytes, got 8"},
+      {[&] { from_data(two, {Dim("n", 2)}); },
+       "from_data: the shape [n] has a symbol; data have as many elements as they have. Make them an input"},
+      {[&] { from_bytes(two.data(), 8, i64, {2}); }, "from_bytes: i64[2] takes 16 bytes, got 8"},
+      {[&] { from_bytes(nullptr, 8, f32, {2}); }, "from_bytes: f32[2] takes 8 bytes, got a null pointer"},
+      {[&] { from_bytes(two.data(), 8, f32, {2, -1}); }, "from_bytes: a dimension must not be negative, got [2,-1]"},
+  };
+  for (const auto& [mistake, error] : cases) {
+    const std::string text = error_of(mistake);
+    EXPECT_EQ(text.substr(0, text.rfind("\n  at tensor_test.cpp:")), "error: " + error);
+  }
+  EXPECT_EQ(from_data(nothing, {0}).numel(), 0);
+  EXPECT_EQ(from_data(nothing, {3, 0}).numel(), 0);
+  EXPECT_EQ(from_bytes(nullptr, 0, i64, {0}).numel(), 0);
+}
+
+TEST(Factories, SayWhatIsWrong) {
+  const std::pair<std::function<void()>, const char*> cases[] = {
+      {[] { (void)zeros({-1}); }, "zeros: a dimension must not be negative, got [-1]"},
+      {[] { (void)full({2, -3}, 1); }, "full: a dimension must not be negative, got [2,-3]"},
+      {[] { (void)ones({-1}); }, "ones: a dimension must not be negative, got [-1]"},
+      {[] { (void)rand({-1}); }, "rand: a dimension must not be negative, got [-1]"},
+      {[] { (void)randn({2}, i64); }, "randn: needs a floating-point dtype, got i64"},
+      {[] { (void)randint(3, 3, {2}); }, "randint: low must be less than high, got 3 and 3"},
+      {[] { (void)zeros({2}, {i64, true}); }, "zeros: only floating-point tensors have gradients, got i64[2]"},
+      {[] { (void)arange(0, 3, 0); }, "arange: start, end and step must be finite, and step not 0, got 0, 3 and 0"},
+      {[] { (void)arange(3, 0); },
+       "arange: the end lies on the other side of the start than the step goes, got 3, 0 and 1"},
+      {[] { (void)linspace(0, 1, -1); }, "linspace: the number of steps must not be negative, got -1"},
+      {[] { (void)eye(-1); }, "eye: a dimension must not be negative, got [-1,-1]"},
+      {[] { (void)tensor({{1, 2}, {3}}); }, "tensor: a list of 1 stands beside one of 2 at depth 1"},
+      {[] { (void)tensor({{1, 2}, 3}, f32); }, "tensor: the nested lists have different depths"},
+  };
+  for (const auto& [mistake, error] : cases) {
+    const std::string text = error_of(mistake);
+    EXPECT_EQ(text.substr(0, text.rfind("\n  at tensor_test.cpp:")), std::string("error: ") + error);
+  }
+}
+
+TEST(Views, PartsOfAHugeEmptyTensorAreAsManyAsAsked) {
+  constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+  const Tensor x = zeros({0}).reshape({kHuge, 0});
+  const std::vector<Tensor> halves = x.chunk(2);
+  ASSERT_EQ(halves.size(), 2u);
+  EXPECT_EQ(halves[0].size(0) + halves[1].size(0), kHuge);
+  EXPECT_EQ(x.split(kHuge).size(), 1u);
+  EXPECT_EQ(x.split(kHuge - 1).back().size(0), 1);
 }
 
 // ---- factories ------------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ std::vector<Row> layer_rows() {
       pointwise("Softmax", nn::Softmax(1)),
       pointwise("LogSoftmax", nn::LogSoftmax(0)),
       pointwise("Softmin", nn::Softmin(1)),
-      pointwise("Identity", nn::Identity()),
+      without("0", pointwise("Identity", nn::Identity())),
       pointwise("Lambda", nn::Lambda([](Tensor x) { return relu(x); })),
       pointwise("Flatten", nn::Flatten(0)),
       layer_row("GLU", {f("a4 b4")}, nn::GLU(), kOne, "b"),

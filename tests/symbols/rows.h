@@ -44,6 +44,7 @@ struct Row {
   Location where = {};
   bool random = false;                        ///< numbers are drawn: their shapes are compared
   std::optional<nn::ModuleBase> module = {};  ///< of a layer: what the graph registers
+  std::string optional = {};                  ///< "12": the inputs that may be undefined, by their index
 };
 
 inline Row row(std::string name, std::vector<Input> inputs, std::function<R(X)> call, std::string refused = {},
@@ -64,6 +65,12 @@ Row layer_row(std::string name, std::vector<Input> inputs, M module, Call call, 
       std::move(name), std::move(inputs), [module, call](X x) mutable { return call(module, x); }, std::move(refused),
       where);
   r.module = module;
+  return r;
+}
+
+/// A row whose inputs of these indices may be undefined.
+inline Row without(std::string inputs, Row r) {
+  r.optional = std::move(inputs);
   return r;
 }
 

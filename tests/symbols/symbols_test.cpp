@@ -2,6 +2,8 @@
 // symbol, and pairs of dimensions two symbols. A graph of it computes what eager mode computes at every size, or the
 // call is one error that names the function, the user's line and what to write instead. A public function, method or
 // layer without a row fails the test.
+//
+// And what they write with nothing: each tensor of a row in turn undefined is one error of the function, too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -308,6 +310,96 @@ TEST_P(Symbols, WorkOrAreRefusedInPairs) {
              {{"n", 2}, {"m", 1}}},
             Expected::either);
     }
+}
+
+/// A call one of whose tensors is undefined.
+struct Lacking : nn::Graph<Lacking> {
+  const Row& row;
+  std::size_t absent;
+  Lacking(const Row& r, std::size_t k) : row(r), absent(k) {
+    if (row.module) register_child("layer", *row.module);
+  }
+  std::vector<Tensor> build(std::vector<Tensor> inputs) {
+    inputs[absent] = Tensor();
+    return row.call(inputs);
+  }
+};
+
+/// Rows that ask something of a tensor (in place: of the first), or compute with it, before they call their function.
+bool begins_with_another(const Row& row) {
+  static const std::set<std::string> others = {"expand",
+                                               "affine_grid",
+                                               "empty",
+                                               "zeros",
+                                               "ones",
+                                               "full",
+                                               "new_empty",
+                                               "new_zeros",
+                                               "new_ones",
+                                               "new_full",
+                                               "arange",
+                                               "rand",
+                                               "randn",
+                                               "randint",
+                                               "select",
+                                               "narrow",
+                                               "view_as",
+                                               "searchsorted",
+                                               "broadcast_to",
+                                               "solve",
+                                               "inv",
+                                               "det",
+                                               "cholesky",
+                                               "contiguous",
+                                               "margin_ranking_loss",
+                                               "hinge_embedding_loss",
+                                               "cosine_embedding_loss"};
+  return row.name.back() == '_' || others.count(row.name) != 0;
+}
+
+/// One error: of the function or the layer, with what is expected, what came, and the line of the row.
+void expect_refusal(const std::function<void()>& call, const Row& row, const std::string& layer, bool of_the_row) {
+  try {
+    call();
+    FAIL() << "is taken";
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    const std::string begin = "error: " + (row.module ? layer : row.name + ": ");
+    if (of_the_row) {
+      EXPECT_EQ(text.compare(0, begin.size(), begin), 0) << text;
+    } else {
+      EXPECT_NE(text.find(": expects "), std::string::npos) << text;
+    }
+    EXPECT_NE(text.find(", got an undefined one"), std::string::npos) << text;
+    // Not of what the layer looked at first.
+    for (const char* look : {" (dim)", " (shape)", " (dtype)", " (size)", " (sizes)", " (numel)", " (describe)"})
+      EXPECT_EQ(text.find(look), std::string::npos) << text;
+    const std::string at = "\n  at " + row.where.file_name() + ":";
+    const std::size_t place = text.find(at);
+    ASSERT_NE(place, std::string::npos) << text;
+    EXPECT_EQ(text.find("\n  at ", place + 1), std::string::npos) << text;
+    if (row.module || !of_the_row) return;  // it is called by what several rows share
+    const int line = std::atoi(text.c_str() + place + at.size());
+    EXPECT_LE(std::abs(line - static_cast<int>(row.where.line)), 10) << text;
+  }
+}
+
+TEST_P(Symbols, UndefinedTensorsAreRefused) {
+  const Row& row = GetParam();
+  const Meaning numbers = numbers_of(row);
+  for (std::size_t k = 0; k < row.inputs.size(); ++k) {
+    if (row.optional.find(static_cast<char>('0' + k)) != std::string::npos) continue;
+    SCOPED_TRACE("input " + std::to_string(k));
+    std::vector<Tensor> inputs = data_for(row, numbers);
+    inputs[k] = Tensor();
+    const bool by_another = begins_with_another(row) && (k == 0 || row.name.back() != '_');
+    expect_refusal([&] { (void)row.call(inputs); }, row, row.name, !by_another);
+    std::vector<Spec> specs;
+    for (const Input& input : row.inputs) specs.push_back(spec(shape_of(input, numbers), input.dtype));
+    Lacking graph(row, k);
+    graph.debug(-1);
+    expect_refusal([&] { (void)graph.trace(specs); }, row, "layer", !by_another);
+  }
 }
 
 std::vector<Row> all_rows() {

@@ -18,10 +18,11 @@
 //   };
 //   data::DataLoader own(Squares(), {.batch_size = 10});              // f32[10], f32[10]
 //
-// A batch is one tensor or two. Where a network takes more, loaders with the same options go through as many samples in
-// the same order, whatever they hold:
+// A batch is one tensor or two. Where a network takes more, a loader that is made beside another one goes through as
+// many samples in the same order, whatever they hold:
 //
-//   data::DataLoader texts(data::TensorDataset(tokens, labels), options), masks(data::TensorDataset(mask), options);
+//   data::DataLoader texts(data::TensorDataset(tokens, labels), {.batch_size = 16, .shuffle = true});
+//   data::DataLoader masks(data::TensorDataset(mask), texts);         // has its options, and must have as many samples
 //   for (std::int64_t b = 0; b < texts.size(); ++b)
 //     step(texts.batch(epoch, b).data, masks.batch(epoch, b).data, texts.batch(epoch, b).target);
 #pragma once
@@ -50,7 +51,9 @@ struct DataLoaderOptions {
   std::vector<double> mean = {};  ///< empty, one number, or one for each channel
   std::vector<double> std = {};   ///< like mean
   std::int64_t num_classes = 0;   ///< labels must lie in [0, num_classes); 0: any
-  std::string format = "auto";    ///< auto, idx, cifar10, cifar100, npy, npz, safetensors
+  /// auto (by the files' names), idx, cifar10, cifar100, npy, npz, safetensors. (Texts, token files and raw ones, which
+  /// emitted programs read, too, have no images and labels.)
+  std::string format = "auto";
 };
 
 /// Of files: images f32[n,channels,height,width] and labels i64[n]. Of other datasets what they have, with as many
@@ -71,8 +74,11 @@ class Dataset {
   /// Sample `index`, from 0 to size() - 1, without a batch dimension; the target may be undefined. All samples have the
   /// same shapes and dtypes.
   virtual Batch get(std::int64_t index) const = 0;
-  /// Several of them: what get() gives, stacked. User error naming the first sample that is unlike the one before it.
+  /// Several of them: what get() gives, stacked. User error naming the first sample that is unlike the first of them.
   virtual Batch get_batch(const Sizes& indices) const;
+  /// The same, for whoever calls it on a dataset that is no constant: an error has the line of the call. (The one above
+  /// is a class's to override, so it has no place for a line; a DataLoader says its own.)
+  Batch get_batch(const Sizes& indices, Location where = Location::current());
 };
 
 /// Samples along the first dimension of tensors: `data`, and a `target` where there is one.
@@ -81,11 +87,19 @@ class TensorDataset : public Dataset {
   /// User error when the two have different numbers of samples, or one has no dimension.
   explicit TensorDataset(Tensor data, Tensor target = {}, Location where = Location::current());
   std::int64_t size() const override;
+  /// User error for an index that is not in [0, size()): it does not count from the end, as Python's would.
   Batch get(std::int64_t index) const override;
   Batch get_batch(const Sizes& indices) const override;
+  /// The same, for whoever calls them on a dataset that is no constant: an error has the line of the call. Those above
+  /// say where the dataset was made.
+  Batch get(std::int64_t index, Location where = Location::current());
+  Batch get_batch(const Sizes& indices, Location where = Location::current());
 
  private:
+  void require(std::int64_t index, const char* function) const;
+
   Tensor data_, target_;
+  Location made_;
 };
 
 /// What a DataLoader reads: a path, a dataset, or one that is shared. Made implicitly.
@@ -121,6 +135,12 @@ class DataLoader {
   /// and epochs are as those of files; user error for options that say what files hold: split, mean, std, num_classes,
   /// format. User error when there are no samples, and when batch_size is not positive.
   explicit DataLoader(Source source, DataLoaderOptions options = {}, Location where = Location::current());
+  /// To go with `beside`: its batch_size, shuffle, seed and drop_last, so that batch b of an epoch has the same samples
+  /// here as there. User error when the two have different numbers of samples, which would be shuffled differently; of
+  /// loaders that are made apart with the same options nobody looks whether they have as many. Of files it reads the
+  /// split, mean, std, num_classes and format of `beside` if that is of files, too, and those of DataLoaderOptions
+  /// else.
+  explicit DataLoader(Source source, const DataLoader& beside, Location where = Location::current());
 
   /// Batches of an epoch. None when drop_last is set and all samples are fewer than a batch.
   std::int64_t size() const;

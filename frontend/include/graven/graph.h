@@ -74,7 +74,9 @@ class GraphBase {
   /// Parameters and buffers by path ("model.hidden.weight"); when training also optimizer state
   /// ("model.hidden.weight-momentum") and "train_step". What else a run is resumed with is said where it was said at
   /// first: the seed by manual_seed(), and a rate that set_learning_rate() or ReduceLROnPlateau gave by
-  /// optimizer.state_dict(). A schedule's rate follows from the step.
+  /// optimizer.state_dict(). A schedule's rate follows from the step. A checkpoint of an emitted program has the same
+  /// entries in two files, weights.safetensors and optimizer.safetensors, and its number of steps in manifest.json: it
+  /// goes on here only with that as "train_step".
   StateDict state_dict() const;
   /// All or nothing, before or after the first call.
   LoadReport load_state_dict(const StateDict& state, bool strict = true, Location where = Location::current());

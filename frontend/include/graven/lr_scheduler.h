@@ -13,6 +13,8 @@
 //                                        lr_scheduler::CosineAnnealingLR(optimizer, {.T_max = 9500})},
 //                                       {500});
 //
+// An option that is out of its range is a user error with the line that makes the schedule.
+//
 // ReduceLROnPlateau, which follows a loss and not the number of steps, is a class of its own at the end of this file.
 // For the others:
 //
@@ -48,10 +50,10 @@ class LRScheduler {
   std::vector<double> get_last_lr() const;
   /// Steps done.
   std::int64_t last_epoch() const;
-  void set_last_epoch(std::int64_t steps);
+  void set_last_epoch(std::int64_t steps, Location where = Location::current());
   /// During the first `iters` steps the rate is lr * factor (constant), or rises linearly from lr * factor to what the
   /// schedule has at step `iters`. The schedule's own clock runs from step 0.
-  LRScheduler& warmup(std::int64_t iters, WarmupOptions options = {});
+  LRScheduler& warmup(std::int64_t iters, WarmupOptions options = {}, Location where = Location::current());
   /// "last_epoch"; "base_lrs", what the groups start from; the schedule's options by their names, and "milestones"; of
   /// a sequence's parts as "0.gamma".
   nn::StateDict state_dict() const;
@@ -67,7 +69,8 @@ class LRScheduler {
   LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedule);
   LRScheduler(const optim::Optimizer& optimizer, ScheduleAndRates schedule);
   /// Factors of the groups' rates by the number of steps done.
-  LRScheduler(const optim::Optimizer& optimizer, std::vector<std::function<double(std::int64_t)>> factors);
+  LRScheduler(const optim::Optimizer& optimizer, std::vector<std::function<double(std::int64_t)>> factors,
+              Location where);
 
  private:
   LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedule,
@@ -82,7 +85,7 @@ struct StepLROptions {
 };
 class StepLR : public LRScheduler {
  public:
-  StepLR(const optim::Optimizer& optimizer, StepLROptions options);
+  StepLR(const optim::Optimizer& optimizer, StepLROptions options, Location where = Location::current());
 };
 
 /// lr gamma^(milestones passed)
@@ -92,7 +95,7 @@ struct MultiStepLROptions {
 };
 class MultiStepLR : public LRScheduler {
  public:
-  MultiStepLR(const optim::Optimizer& optimizer, MultiStepLROptions options);
+  MultiStepLR(const optim::Optimizer& optimizer, MultiStepLROptions options, Location where = Location::current());
 };
 
 /// lr gamma^t
@@ -101,7 +104,7 @@ struct ExponentialLROptions {
 };
 class ExponentialLR : public LRScheduler {
  public:
-  ExponentialLR(const optim::Optimizer& optimizer, ExponentialLROptions options);
+  ExponentialLR(const optim::Optimizer& optimizer, ExponentialLROptions options, Location where = Location::current());
 };
 
 /// eta_min + (lr - eta_min) (1 + cos(pi t / T_max)) / 2
@@ -111,7 +114,8 @@ struct CosineAnnealingLROptions {
 };
 class CosineAnnealingLR : public LRScheduler {
  public:
-  CosineAnnealingLR(const optim::Optimizer& optimizer, CosineAnnealingLROptions options);
+  CosineAnnealingLR(const optim::Optimizer& optimizer, CosineAnnealingLROptions options,
+                    Location where = Location::current());
 };
 
 /// lr (start + (end - start) min(t, total) / total)
@@ -122,7 +126,8 @@ struct LinearLROptions {
 };
 class LinearLR : public LRScheduler {
  public:
-  explicit LinearLR(const optim::Optimizer& optimizer, LinearLROptions options = {});
+  explicit LinearLR(const optim::Optimizer& optimizer, LinearLROptions options = {},
+                    Location where = Location::current());
 };
 
 /// lr factor for t < total, then lr
@@ -132,7 +137,8 @@ struct ConstantLROptions {
 };
 class ConstantLR : public LRScheduler {
  public:
-  explicit ConstantLR(const optim::Optimizer& optimizer, ConstantLROptions options = {});
+  explicit ConstantLR(const optim::Optimizer& optimizer, ConstantLROptions options = {},
+                      Location where = Location::current());
 };
 
 /// end + (lr - end) (1 - min(t, n) / n)^power, where n is total and end is end_learning_rate. With cycle the rate falls
@@ -145,7 +151,8 @@ struct PolynomialLROptions {
 };
 class PolynomialLR : public LRScheduler {
  public:
-  explicit PolynomialLR(const optim::Optimizer& optimizer, PolynomialLROptions options = {});
+  explicit PolynomialLR(const optim::Optimizer& optimizer, PolynomialLROptions options = {},
+                        Location where = Location::current());
 };
 
 /// OneFlow's: lr ((1 - alpha) (1 + cos(pi min(t, decay_steps) / decay_steps)) / 2 + alpha)
@@ -155,7 +162,7 @@ struct CosineDecayLROptions {
 };
 class CosineDecayLR : public LRScheduler {
  public:
-  CosineDecayLR(const optim::Optimizer& optimizer, CosineDecayLROptions options);
+  CosineDecayLR(const optim::Optimizer& optimizer, CosineDecayLROptions options, Location where = Location::current());
 };
 
 /// eta_min + (lr - eta_min) (1 + cos(pi t / T)) / 2 for T = T_0 steps; then t starts from 0 again, and T is T_mult
@@ -167,7 +174,8 @@ struct CosineAnnealingWarmRestartsOptions {
 };
 class CosineAnnealingWarmRestarts : public LRScheduler {
  public:
-  CosineAnnealingWarmRestarts(const optim::Optimizer& optimizer, CosineAnnealingWarmRestartsOptions options);
+  CosineAnnealingWarmRestarts(const optim::Optimizer& optimizer, CosineAnnealingWarmRestartsOptions options,
+                              Location where = Location::current());
 };
 
 /// A rate for all parameter groups, or one for each: `0.1`, or `{0.1, 0.01}`.
@@ -203,7 +211,7 @@ struct OneCycleLROptions {
 };
 class OneCycleLR : public LRScheduler {
  public:
-  OneCycleLR(const optim::Optimizer& optimizer, OneCycleLROptions options);
+  OneCycleLR(const optim::Optimizer& optimizer, OneCycleLROptions options, Location where = Location::current());
 };
 
 enum class CyclicMode : std::uint8_t { triangular, triangular2, exp_range };
@@ -223,7 +231,7 @@ struct CyclicLROptions {
 };
 class CyclicLR : public LRScheduler {
  public:
-  CyclicLR(const optim::Optimizer& optimizer, CyclicLROptions options);
+  CyclicLR(const optim::Optimizer& optimizer, CyclicLROptions options, Location where = Location::current());
 };
 
 /// The first schedule until step milestones[0], the second from there until milestones[1], and so on. Each counts from
@@ -235,7 +243,7 @@ class CyclicLR : public LRScheduler {
 class SequentialLR : public LRScheduler {
  public:
   SequentialLR(const optim::Optimizer& optimizer, const std::vector<LRScheduler>& schedulers,
-               const std::vector<std::int64_t>& milestones);
+               const std::vector<std::int64_t>& milestones, Location where = Location::current());
 };
 
 /// lr f(t), for a function of the program's own: one for all groups, or one for each.
@@ -248,9 +256,9 @@ class SequentialLR : public LRScheduler {
 class LambdaLR : public LRScheduler {
  public:
   using Function = std::function<double(std::int64_t)>;
-  LambdaLR(const optim::Optimizer& optimizer, Function lr_lambda);
+  LambdaLR(const optim::Optimizer& optimizer, Function lr_lambda, Location where = Location::current());
   /// User error when there are not as many as groups, or one is empty.
-  LambdaLR(const optim::Optimizer& optimizer, std::vector<Function> lr_lambda);
+  LambdaLR(const optim::Optimizer& optimizer, std::vector<Function> lr_lambda, Location where = Location::current());
 };
 
 enum class PlateauMode : std::uint8_t { min, max };
@@ -280,7 +288,8 @@ struct ReduceLROnPlateauOptions {
 /// take it.
 class ReduceLROnPlateau {
  public:
-  explicit ReduceLROnPlateau(const optim::Optimizer& optimizer, ReduceLROnPlateauOptions options = {});
+  explicit ReduceLROnPlateau(const optim::Optimizer& optimizer, ReduceLROnPlateauOptions options = {},
+                             Location where = Location::current());
   /// After an epoch, with its loss or accuracy: a number, or a tensor of one element.
   void step(double metric, Location where = Location::current());
   void step(const Tensor& metric, Location where = Location::current());

@@ -9,9 +9,19 @@
 //   optim::AdamW optimizer({{decayed, {.lr = 3e-4, .weight_decay = 0.1}}, {others, {.lr = 3e-4, .weight_decay = 0}}});
 //   // groups
 //
+// Options are numbers from 0 to 1e300 where nothing else is said behind them. One that is out of its range is a user
+// error with the range and the group when the optimizer is made, whether or not the other options make use of it; so is
+// a parameter that is undefined, is given twice, or is no leaf of floating-point numbers, with its index, and an
+// optimizer without parameters.
+//
 // clip_grad_max_norm, an option of every optimizer and group: before the update, the gradients of the group are scaled
-// down to that norm, as one vector, by nn::utils::clip_grad_norm_'s formula; within a graph too. clip_grad_norm_type:
-// 2, another positive order, or infinity.
+// down to that norm, as one vector, by nn::utils::clip_grad_norm_'s formula; within a graph too. Infinity, the default:
+// there is no clipping. clip_grad_norm_type: 2, another positive order, or infinity.
+//
+// Eagerly each parameter counts its own updates: one that has no gradient in a step is left alone, and where its
+// gradients begin later, or it is frozen for a while, its bias corrections are those of its own steps, as in PyTorch.
+// A graph counts its steps once: it is a user error to train in one what its optimizers have updated different numbers
+// of times.
 //
 // LBFGS, which evaluates the loss as often as it needs, has a class of its own at the end of this file.
 //
@@ -20,6 +30,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <memory>
@@ -44,14 +55,20 @@ class Optimizer {
   void zero_grad(bool set_to_none = true, Location where = Location::current());
   /// By group.
   std::vector<double> learning_rates() const;
-  void set_learning_rate(double lr);
+  /// The rate of all groups, whatever ratio they had. Schedules of the optimizer start from it: the next step has this
+  /// rate, and from the schedule's next step() on it is the schedule's of this initial rate. User error where it is
+  /// negative, no number or above 1e300.
+  void set_learning_rate(double lr, Location where = Location::current());
   std::vector<Tensor> parameters() const;
-  /// Optimizer state by "<group>.<index>.<name>", and "step". Names: "momentum" (SGD, RMSprop, LARS); "m", "v", "max_v"
+  /// Optimizer state by "<group>.<index of the parameter>.<name>", "0.0.momentum", and of each parameter its number of
+  /// updates, "0.0.step" (i64[]). Names: "momentum" (SGD, RMSprop, LARS); "m", "v", "max_v"
   /// (Adam, AdamW; LAMB without the last); "exp_avg" (NAdam, RAdam, Adamax, Lion), "exp_avg_sq" (NAdam, RAdam),
   /// "exp_inf" (Adamax); "square_avg" (RMSprop, Adadelta), "grad_avg" (RMSprop), "acc_delta" (Adadelta), "sum"
   /// (Adagrad); "prev", "step_size" (Rprop); "row_var" and "col_var", or "variance" (Adafactor). What the options do
-  /// not use is left out, and so is what no step has made yet. Then the options, "<group>.<option>": lr, beta1 and so
-  /// on, and initial_lr, what schedules start from.
+  /// not use is left out, and so is what no step has made yet. Then the options, "<group>.<option>" (f64[], flags 0 or
+  /// 1), by the names that they have here, but for "beta1", "beta2" (betas), "eps1", "eps2" (Adafactor's eps; eps1 is
+  /// -1 where it is none), "etaminus", "etaplus" (etas), "step_size_min", "step_size_max" (step_sizes) and "decoupled"
+  /// (LAMB's adam_w_mode); and "initial_lr", what schedules start from.
   nn::StateDict state_dict() const;
   /// State and options become those of the dictionary. All or nothing: when anything has the wrong shape or an option
   /// is out of range, or strict and anything is missing that the options call for, or unexpected, a user error lists it
@@ -65,7 +82,9 @@ class Optimizer {
 
  protected:
   using Options = std::map<std::string, double>;
-  Optimizer(std::string kind, std::vector<std::pair<std::vector<Tensor>, Options>> groups);
+  /// The options of each are asked for where their errors are told which group it is.
+  using Given = std::vector<std::pair<std::vector<Tensor>, std::function<Options()>>>;
+  Optimizer(std::string kind, const Given& groups, Location where);
 
  private:
   std::shared_ptr<State> state_;
@@ -77,21 +96,40 @@ struct Group {
   OptimizerOptions options = {};
 };
 
+/// Groups, and the line that they are written on, which errors name: a list of them, or a vector. Made implicitly.
+template <class OptimizerOptions>
+class Groups {
+ public:
+  Groups(std::initializer_list<Group<OptimizerOptions>> groups, Location where = Location::current())  // NOLINT
+      : groups_(groups), where_(where) {}
+  Groups(std::vector<Group<OptimizerOptions>> groups, Location where = Location::current())  // NOLINT
+      : groups_(std::move(groups)), where_(where) {}
+
+  const std::vector<Group<OptimizerOptions>>& groups() const { return groups_; }
+  Location where() const { return where_; }
+
+ private:
+  std::vector<Group<OptimizerOptions>> groups_;
+  Location where_;
+};
+
 /// Of all parameters with the same options, or of groups. The options say which update operator of ir/ops it is, and
 /// their values by its names.
 template <class OptimizerOptions>
 class OptimizerOf : public Optimizer {
  protected:
-  explicit OptimizerOf(std::vector<Tensor> parameters, OptimizerOptions options = {})
-      : Optimizer(OptimizerOptions::kind, {{std::move(parameters), options.values()}}) {}
-  explicit OptimizerOf(const std::vector<Group<OptimizerOptions>>& groups)
-      : Optimizer(OptimizerOptions::kind, values_of(groups)) {}
+  OptimizerOf(std::vector<Tensor> parameters, OptimizerOptions options, Location where)
+      : Optimizer(OptimizerOptions::kind, {{std::move(parameters), values_of(options)}}, where) {}
+  explicit OptimizerOf(const Groups<OptimizerOptions>& groups)
+      : Optimizer(OptimizerOptions::kind, values_of(groups.groups()), groups.where()) {}
 
  private:
-  static std::vector<std::pair<std::vector<Tensor>, Options>> values_of(
-      const std::vector<Group<OptimizerOptions>>& groups) {
-    std::vector<std::pair<std::vector<Tensor>, Options>> values;
-    for (const auto& group : groups) values.emplace_back(group.parameters, group.options.values());
+  static std::function<Options()> values_of(const OptimizerOptions& options) {
+    return [options] { return options.values(); };
+  }
+  static Given values_of(const std::vector<Group<OptimizerOptions>>& groups) {
+    Given values;
+    for (const auto& group : groups) values.emplace_back(group.parameters, values_of(group.options));
     return values;
   }
 };
@@ -99,9 +137,9 @@ class OptimizerOf : public Optimizer {
 struct SGDOptions {
   double lr = 1e-3;
   double momentum = 0;
-  double dampening = 0;
+  double dampening = 0;  ///< from -1e300 to 1e300
   double weight_decay = 0;
-  bool nesterov = false;
+  bool nesterov = false;  ///< needs momentum above 0 and dampening 0
   bool maximize = false;
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
@@ -113,13 +151,14 @@ struct SGDOptions {
 /// weight_decay p.
 class SGD : public OptimizerOf<SGDOptions> {
  public:
-  explicit SGD(std::vector<Tensor> parameters, SGDOptions options = {}) : OptimizerOf(std::move(parameters), options) {}
-  explicit SGD(const std::vector<Group<SGDOptions>>& groups) : OptimizerOf(groups) {}
+  explicit SGD(std::vector<Tensor> parameters, SGDOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit SGD(const Groups<SGDOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct AdamOptions {
   double lr = 1e-3;
-  std::pair<double, double> betas = {0.9, 0.999};
+  std::pair<double, double> betas = {0.9, 0.999};  ///< [0, 1) both
   double eps = 1e-8;
   double weight_decay = 0;
   bool amsgrad = false;
@@ -134,14 +173,14 @@ struct AdamOptions {
 /// Kingma and Ba 2015, with bias correction; weight decay is added to the gradient.
 class Adam : public OptimizerOf<AdamOptions> {
  public:
-  explicit Adam(std::vector<Tensor> parameters, AdamOptions options = {})
-      : OptimizerOf(std::move(parameters), options) {}
-  explicit Adam(const std::vector<Group<AdamOptions>>& groups) : OptimizerOf(groups) {}
+  explicit Adam(std::vector<Tensor> parameters, AdamOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit Adam(const Groups<AdamOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct AdamWOptions {
   double lr = 1e-3;
-  std::pair<double, double> betas = {0.9, 0.999};
+  std::pair<double, double> betas = {0.9, 0.999};  ///< [0, 1) both
   double eps = 1e-8;
   double weight_decay = 1e-2;
   bool amsgrad = false;
@@ -156,14 +195,14 @@ struct AdamWOptions {
 /// Loshchilov and Hutter 2019: p <- p (1 - lr weight_decay) first.
 class AdamW : public OptimizerOf<AdamWOptions> {
  public:
-  explicit AdamW(std::vector<Tensor> parameters, AdamWOptions options = {})
-      : OptimizerOf(std::move(parameters), options) {}
-  explicit AdamW(const std::vector<Group<AdamWOptions>>& groups) : OptimizerOf(groups) {}
+  explicit AdamW(std::vector<Tensor> parameters, AdamWOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit AdamW(const Groups<AdamWOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct RMSpropOptions {
   double lr = 1e-2;
-  double alpha = 0.99;
+  double alpha = 0.99;  ///< [0, 1]
   double eps = 1e-8;
   double weight_decay = 0;
   double momentum = 0;
@@ -180,9 +219,9 @@ struct RMSpropOptions {
 /// momentum b + g / (...); p <- p - lr b.
 class RMSprop : public OptimizerOf<RMSpropOptions> {
  public:
-  explicit RMSprop(std::vector<Tensor> parameters, RMSpropOptions options = {})
-      : OptimizerOf(std::move(parameters), options) {}
-  explicit RMSprop(const std::vector<Group<RMSpropOptions>>& groups) : OptimizerOf(groups) {}
+  explicit RMSprop(std::vector<Tensor> parameters, RMSpropOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit RMSprop(const Groups<RMSpropOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct AdagradOptions {
@@ -201,14 +240,14 @@ struct AdagradOptions {
 /// Duchi, Hazan and Singer 2011: s <- s + g^2; p <- p - lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps).
 class Adagrad : public OptimizerOf<AdagradOptions> {
  public:
-  explicit Adagrad(std::vector<Tensor> parameters, AdagradOptions options = {})
-      : OptimizerOf(std::move(parameters), options) {}
-  explicit Adagrad(const std::vector<Group<AdagradOptions>>& groups) : OptimizerOf(groups) {}
+  explicit Adagrad(std::vector<Tensor> parameters, AdagradOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit Adagrad(const Groups<AdagradOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct AdadeltaOptions {
   double lr = 1;
-  double rho = 0.9;
+  double rho = 0.9;  ///< [0, 1]
   double eps = 1e-6;
   double weight_decay = 0;
   bool maximize = false;
@@ -222,14 +261,14 @@ struct AdadeltaOptions {
 /// lr d.
 class Adadelta : public OptimizerOf<AdadeltaOptions> {
  public:
-  explicit Adadelta(std::vector<Tensor> parameters, AdadeltaOptions options = {})
-      : OptimizerOf(std::move(parameters), options) {}
-  explicit Adadelta(const std::vector<Group<AdadeltaOptions>>& groups) : OptimizerOf(groups) {}
+  explicit Adadelta(std::vector<Tensor> parameters, AdadeltaOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit Adadelta(const Groups<AdadeltaOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct LAMBOptions {
   double lr = 1e-3;
-  std::pair<double, double> betas = {0.9, 0.999};
+  std::pair<double, double> betas = {0.9, 0.999};  ///< [0, 1) both
   double eps = 1e-8;
   double weight_decay = 0;
   bool adam_w_mode = true;         ///< false: weight_decay p is added to the gradient
@@ -246,14 +285,14 @@ struct LAMBOptions {
 /// 0.
 class LAMB : public OptimizerOf<LAMBOptions> {
  public:
-  explicit LAMB(std::vector<Tensor> parameters, LAMBOptions options = {})
-      : OptimizerOf(std::move(parameters), options) {}
-  explicit LAMB(const std::vector<Group<LAMBOptions>>& groups) : OptimizerOf(groups) {}
+  explicit LAMB(std::vector<Tensor> parameters, LAMBOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit LAMB(const Groups<LAMBOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct NAdamOptions {
   double lr = 2e-3;
-  std::pair<double, double> betas = {0.9, 0.999};
+  std::pair<double, double> betas = {0.9, 0.999};  ///< [0, 1) both
   double eps = 1e-8;
   double weight_decay = 0;
   double momentum_decay = 4e-3;
@@ -270,14 +309,14 @@ struct NAdamOptions {
 /// (sqrt(v / (1 - beta2^t)) + eps). The product of the mu is computed from the step, and is no state.
 class NAdam : public OptimizerOf<NAdamOptions> {
  public:
-  explicit NAdam(std::vector<Tensor> parameters, NAdamOptions options = {})
-      : OptimizerOf(std::move(parameters), options) {}
-  explicit NAdam(const std::vector<Group<NAdamOptions>>& groups) : OptimizerOf(groups) {}
+  explicit NAdam(std::vector<Tensor> parameters, NAdamOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit NAdam(const Groups<NAdamOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct RAdamOptions {
   double lr = 1e-3;
-  std::pair<double, double> betas = {0.9, 0.999};
+  std::pair<double, double> betas = {0.9, 0.999};  ///< [0, 1) both
   double eps = 1e-8;
   double weight_decay = 0;
   bool decoupled_weight_decay = false;  ///< true: p <- p (1 - lr weight_decay) first, as AdamW
@@ -292,14 +331,14 @@ struct RAdamOptions {
 /// rectifies its variance later.
 class RAdam : public OptimizerOf<RAdamOptions> {
  public:
-  explicit RAdam(std::vector<Tensor> parameters, RAdamOptions options = {})
-      : OptimizerOf(std::move(parameters), options) {}
-  explicit RAdam(const std::vector<Group<RAdamOptions>>& groups) : OptimizerOf(groups) {}
+  explicit RAdam(std::vector<Tensor> parameters, RAdamOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit RAdam(const Groups<RAdamOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct AdamaxOptions {
   double lr = 2e-3;
-  std::pair<double, double> betas = {0.9, 0.999};
+  std::pair<double, double> betas = {0.9, 0.999};  ///< [0, 1) both
   double eps = 1e-8;
   double weight_decay = 0;
   bool maximize = false;
@@ -312,14 +351,15 @@ struct AdamaxOptions {
 /// Kingma and Ba 2015: u <- max(beta2 u, |g| + eps); p <- p - lr / (1 - beta1^t) m / u.
 class Adamax : public OptimizerOf<AdamaxOptions> {
  public:
-  explicit Adamax(std::vector<Tensor> parameters, AdamaxOptions options = {})
-      : OptimizerOf(std::move(parameters), options) {}
-  explicit Adamax(const std::vector<Group<AdamaxOptions>>& groups) : OptimizerOf(groups) {}
+  explicit Adamax(std::vector<Tensor> parameters, AdamaxOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit Adamax(const Groups<AdamaxOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct RpropOptions {
-  double lr = 1e-2;                                   ///< the first step
-  std::pair<double, double> etas = {0.5, 1.2};        ///< factors of a step that went too far, and of one that did not
+  double lr = 1e-2;  ///< the first step
+  /// Factors of a step that went too far, in (0, 1), and of one that did not, above 1.
+  std::pair<double, double> etas = {0.5, 1.2};
   std::pair<double, double> step_sizes = {1e-6, 50};  ///< the least and the largest step
   bool maximize = false;
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
@@ -332,14 +372,14 @@ struct RpropOptions {
 /// - sign(g) step. Where the sign turns, the element stays. For gradients of all data.
 class Rprop : public OptimizerOf<RpropOptions> {
  public:
-  explicit Rprop(std::vector<Tensor> parameters, RpropOptions options = {})
-      : OptimizerOf(std::move(parameters), options) {}
-  explicit Rprop(const std::vector<Group<RpropOptions>>& groups) : OptimizerOf(groups) {}
+  explicit Rprop(std::vector<Tensor> parameters, RpropOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit Rprop(const Groups<RpropOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct LionOptions {
   double lr = 1e-4;
-  std::pair<double, double> betas = {0.9, 0.99};
+  std::pair<double, double> betas = {0.9, 0.99};  ///< [0, 1) both
   double weight_decay = 0;
   bool maximize = false;
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
@@ -351,16 +391,18 @@ struct LionOptions {
 /// Chen et al. 2023: p <- p (1 - lr weight_decay) - lr sign(beta1 m + (1 - beta1) g); m <- beta2 m + (1 - beta2) g.
 class Lion : public OptimizerOf<LionOptions> {
  public:
-  explicit Lion(std::vector<Tensor> parameters, LionOptions options = {})
-      : OptimizerOf(std::move(parameters), options) {}
-  explicit Lion(const std::vector<Group<LionOptions>>& groups) : OptimizerOf(groups) {}
+  explicit Lion(std::vector<Tensor> parameters, LionOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit Lion(const Groups<LionOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct AdafactorOptions {
   double lr = 1e-2;
-  double beta2_decay = -0.8;                                            ///< the means move by t^beta2_decay
+  double beta2_decay = -0.8;  ///< [-1e300, 0]: the means move by t^beta2_decay
   std::pair<std::optional<double>, double> eps = {std::nullopt, 1e-3};  ///< none: the epsilon of the parameter's dtype
-  double d = 1;  ///< changes with a larger root mean square are shortened
+  /// Changes with a larger root mean square are shortened. [1, 1e300]: an infinite one, which PyTorch takes for changes
+  /// that are never shortened, is refused; 1e30 does the same.
+  double d = 1;
   double weight_decay = 0;
   bool maximize = false;
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
@@ -374,19 +416,20 @@ struct AdafactorOptions {
 /// p <- p (1 - lr weight_decay) - min(lr, 1 / sqrt(t)) max(eps.second, rms(p)) / max(1, rms(u) / d) u.
 class Adafactor : public OptimizerOf<AdafactorOptions> {
  public:
-  explicit Adafactor(std::vector<Tensor> parameters, AdafactorOptions options = {})
-      : OptimizerOf(std::move(parameters), options) {}
-  explicit Adafactor(const std::vector<Group<AdafactorOptions>>& groups) : OptimizerOf(groups) {}
+  explicit Adafactor(std::vector<Tensor> parameters, AdafactorOptions options = {},
+                     Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit Adafactor(const Groups<AdafactorOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct LARSOptions {
   double lr = 1e-3;
   double momentum = 0;
-  double dampening = 0;
+  double dampening = 0;  ///< from -1e300 to 1e300
   double weight_decay = 0;
   double trust_coefficient = 1e-3;
   double eps = 1e-8;
-  bool nesterov = false;
+  bool nesterov = false;  ///< needs momentum above 0 and dampening 0
   bool maximize = false;
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
@@ -398,19 +441,20 @@ struct LARSOptions {
 /// weight_decay |p| + eps), the norms being the whole tensor's; by 1 if either is 0.
 class LARS : public OptimizerOf<LARSOptions> {
  public:
-  explicit LARS(std::vector<Tensor> parameters, LARSOptions options = {})
-      : OptimizerOf(std::move(parameters), options) {}
-  explicit LARS(const std::vector<Group<LARSOptions>>& groups) : OptimizerOf(groups) {}
+  explicit LARS(std::vector<Tensor> parameters, LARSOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit LARS(const Groups<LARSOptions>& groups) : OptimizerOf(groups) {}
 };
 
 enum class LineSearch : std::uint8_t { none, strong_wolfe };
 struct LBFGSOptions {
-  double lr = 1;
-  std::int64_t max_iter = 20;                           ///< directions of a step
-  std::optional<std::int64_t> max_eval = std::nullopt;  ///< calls of the closure in a step; none: max_iter * 5 / 4
-  double tolerance_grad = 1e-7;                         ///< it ends where no gradient's magnitude is above
+  double lr = 1;               ///< finite
+  std::int64_t max_iter = 20;  ///< directions of a step; at least 1
+  /// Calls of the closure in a step, at least 1; none: max_iter * 5 / 4.
+  std::optional<std::int64_t> max_eval = std::nullopt;
+  double tolerance_grad = 1e-7;                  ///< it ends where no gradient's magnitude is above
   double tolerance_change = 1e-9;                ///< it ends where neither the loss nor a parameter changes by more
-  std::int64_t history_size = 100;               ///< changes that the curvature is estimated from
+  std::int64_t history_size = 100;               ///< changes that the curvature is estimated from; at least 1
   LineSearch line_search_fn = LineSearch::none;  ///< none: steps of lr
 };
 
@@ -428,9 +472,10 @@ struct LBFGSOptions {
 /// Eager only: a graph's call is one evaluation and one update, and this takes as many as the loss asks for.
 class LBFGS {
  public:
-  /// User error when there are no parameters, they differ in their dtype, one is no floating-point leaf or is given
-  /// twice, or an option is out of range.
-  explicit LBFGS(const std::vector<Tensor>& parameters, LBFGSOptions options = {});
+  /// User error when there are no parameters, they differ in their dtype, one is undefined, no leaf of f32 or f64, or
+  /// given twice, or an option is out of range.
+  explicit LBFGS(const std::vector<Tensor>& parameters, LBFGSOptions options = {},
+                 Location where = Location::current());
   /// The closure forgets the gradients, computes the loss, calls its backward() and returns it. Gives the loss of the
   /// first evaluation. Parameters without a gradient are left where they are.
   Tensor step(const std::function<Tensor()>& closure, Location where = Location::current());
@@ -438,7 +483,8 @@ class LBFGS {
   std::vector<Tensor> parameters() const;
   const LBFGSOptions& options() const;
   double learning_rate() const { return options().lr; }
-  void set_learning_rate(double lr);
+  /// User error where it is negative or not finite.
+  void set_learning_rate(double lr, Location where = Location::current());
   /// What it has learnt of the curvature, and how far it has come; not the options.
   nn::StateDict state_dict() const;
   /// All or nothing.

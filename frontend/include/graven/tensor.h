@@ -80,23 +80,24 @@ class Tensor {
   bool defined() const { return impl_ != nullptr; }
 
   // ---- what it is ----
-  DType dtype() const;
-  const Shape& shape() const;
+  // Each is a user error of an undefined tensor, which is nothing.
+  DType dtype(Location where = Location::current()) const;
+  const Shape& shape(Location where = Location::current()) const;
   /// The number of dimensions.
-  std::int64_t dim() const;
+  std::int64_t dim(Location where = Location::current()) const;
   /// The size of one dimension; negative counts from the end. User error when it is symbolic: shape() has it, and
   /// size_of(x, d) as a tensor.
   std::int64_t size(std::int64_t d, Location where = Location::current()) const;
   Sizes sizes(Location where = Location::current()) const;
-  Sizes strides() const;
-  std::int64_t storage_offset() const;
+  Sizes strides(Location where = Location::current()) const;
+  std::int64_t storage_offset(Location where = Location::current()) const;
   std::int64_t numel(Location where = Location::current()) const;
-  bool is_contiguous() const;
+  bool is_contiguous(Location where = Location::current()) const;
   /// Recorded by a graph's build(): has a type, but no data.
-  bool is_traced() const;
-  bool is_view() const;
+  bool is_traced(Location where = Location::current()) const;
+  bool is_view(Location where = Location::current()) const;
   /// "f32[64,3]"
-  std::string describe() const;
+  std::string describe(Location where = Location::current()) const;
   /// Whether two handles refer to the same tensor.
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
 
@@ -119,12 +120,13 @@ class Tensor {
   std::vector<T> to_vector(Location where = Location::current()) const;
 
   // ---- autograd ----
-  bool requires_grad() const;
+  bool requires_grad(Location where = Location::current()) const;
   Tensor& requires_grad_(bool value = true, Location where = Location::current());
-  bool is_leaf() const;
+  bool is_leaf(Location where = Location::current()) const;
   /// The accumulated gradient; undefined before backward(). Within build() both are user errors: there backward() marks
   /// a loss, and gradients are found when the graph runs.
   Tensor grad(Location where = Location::current()) const;
+  /// A gradient of this tensor's shape and dtype, else a user error; an undefined one forgets what there is.
   void set_grad(const Tensor& gradient, Location where = Location::current());
   /// Adds d(this)/d(leaf) to grad() of every leaf that requires it. Without `gradient` this tensor must have one
   /// element. The graph behind it is freed unless `retain_graph`. Inside build(): marks this tensor as a loss.
@@ -427,11 +429,18 @@ class Operand {
   Operand(Scalar number, Location where = Location::current()) : scalar_(number), where_(where) {}  // NOLINT
 
   bool is_tensor() const { return !scalar_.has_value(); }
-  const Tensor& tensor() const { return tensor_; }
+  /// User error where it is a number, or a tensor that is undefined: of the function that asks, unless where() names
+  /// another.
+  const Tensor& tensor(const char* function = __builtin_FUNCTION()) const {
+    if (!tensor_.defined()) fail_no_tensor(function);
+    return tensor_;
+  }
   Scalar scalar() const { return *scalar_; }
   Location where() const { return where_; }
 
  private:
+  [[noreturn]] void fail_no_tensor(const char* function) const;
+
   Tensor tensor_;
   std::optional<Scalar> scalar_;
   Location where_;
@@ -450,14 +459,15 @@ Tensor ones_like(const Tensor& like, Location where = Location::current());
 Tensor full_like(const Tensor& like, Scalar value, Location where = Location::current());
 /// start, start + step, ... before end. i64 when all three are integers, f32 otherwise, unless a dtype is given. As
 /// many as there are by the step itself; start and step then become integers where the dtype is one of them.
-Tensor arange(Scalar end);
+Tensor arange(Scalar end, Location where = Location::current());
 /// 0, 1, ... of a dimension, which may be a symbol: arange(x.shape()[0]). i64.
 Tensor arange(const detail::Length& end, Location where = Location::current());
-Tensor arange(Scalar start, Scalar end, Scalar step = 1);
-Tensor arange(Scalar start, Scalar end, Scalar step, DType dtype);
+Tensor arange(Scalar start, Scalar end, Scalar step = 1, Location where = Location::current());
+Tensor arange(Scalar start, Scalar end, Scalar step, DType dtype, Location where = Location::current());
 /// `steps` numbers from start to end, both included.
-Tensor linspace(double start, double end, std::int64_t steps, TensorOptions options = {});
-Tensor eye(std::int64_t n, TensorOptions options = {});
+Tensor linspace(double start, double end, std::int64_t steps, TensorOptions options = {},
+                Location where = Location::current());
+Tensor eye(std::int64_t n, TensorOptions options = {}, Location where = Location::current());
 /// Uniform in [0, 1); normal with mean 0 and deviation 1; integers in [low, high); 0 to n - 1 in any order. Within a
 /// graph they are drawn anew in each of its steps (graven/functional/random.h).
 Tensor rand(const Shape& shape, TensorOptions options = {}, Location where = Location::current());
@@ -486,28 +496,36 @@ class NestedList {
 
 /// tensor({{1., 2.}, {3., 4.}}): f32 when any number is floating, i64 when integers, bool when bools, unless a dtype is
 /// given.
-Tensor tensor(std::initializer_list<NestedList> items);
-Tensor tensor(std::initializer_list<NestedList> items, DType dtype);
+Tensor tensor(std::initializer_list<NestedList> items, Location where = Location::current());
+Tensor tensor(std::initializer_list<NestedList> items, DType dtype, Location where = Location::current());
 /// A scalar.
 Tensor tensor(Scalar value);
 Tensor tensor(Scalar value, DType dtype);
 
-/// Copies row-major elements.
+/// A tensor of its own with a copy of row-major elements: T is the dtype's C++ type (float: f32, std::int64_t: i64).
+/// `data` points to as many elements as the shape has, and may be null where it has none. User error where it is null
+/// otherwise, where a vector has another number of elements, where the shape has a symbol or a negative dimension, and
+/// where its bytes do not fit in 63 bits.
 template <class T>
 Tensor from_data(const T* data, const Shape& shape, Location where = Location::current());
 template <class T>
 Tensor from_data(const std::vector<T>& data, const Shape& shape, Location where = Location::current());
+/// The same of any dtype, and of a size in bytes, which must be that of the shape.
 Tensor from_bytes(const void* data, std::size_t bytes, DType dtype, const Shape& shape,
                   Location where = Location::current());
 
+namespace detail {
+/// `bytes`: how many there are, none where the shape says so.
+Tensor copied_from(const void* data, std::optional<std::size_t> bytes, DType dtype, const Shape& shape, Location where);
+}  // namespace detail
+
 template <class T>
 Tensor from_data(const T* data, const Shape& shape, Location where) {
-  return from_bytes(data, static_cast<std::size_t>(shape.is_static() ? shape.numel().value() : 0) * sizeof(T),
-                    dtype_of<T>(), shape, where);
+  return detail::copied_from(data, std::nullopt, dtype_of<T>(), shape, where.in("from_data"));
 }
 template <class T>
 Tensor from_data(const std::vector<T>& data, const Shape& shape, Location where) {
-  return from_bytes(data.data(), data.size() * sizeof(T), dtype_of<T>(), shape, where);
+  return detail::copied_from(data.data(), data.size() * sizeof(T), dtype_of<T>(), shape, where.in("from_data"));
 }
 
 namespace detail {
@@ -592,8 +610,9 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
                          Location where = Location::current());
 
 /// max |a - b| <= atol + rtol |b|, everywhere.
-bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8);
+bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
+              Location where = Location::current());
 /// Same shape, dtype and elements.
-bool equal(const Tensor& a, const Tensor& b);
+bool equal(const Tensor& a, const Tensor& b, Location where = Location::current());
 
 }  // namespace graven
