@@ -10,7 +10,8 @@ graven_tell_fuzzers(graven_runtime)
 option(GRAVEN_NATIVE "Compile the kernels of eager mode for this machine's processor" ON)
 set(EAGER_TABLE_PARTS 6)
 set(EAGER_TABLE_DIRECTORY ${CMAKE_BINARY_DIR}/eager_table)
-add_executable(graven_eager_table codegen/eager_table/main.cpp codegen/emit/functor.cpp codegen/emit/update.cpp
+add_executable(graven_eager_table codegen/eager_table/main.cpp codegen/emit/functor.cpp codegen/emit/scalar_text.cpp
+               codegen/emit/update.cpp
                frontend/eager/key.cpp
                ${GRAVEN_IR_OBJECTS} $<TARGET_OBJECTS:graven_runtime>)
 target_include_directories(graven_eager_table PRIVATE ${CMAKE_SOURCE_DIR})

@@ -205,7 +205,7 @@ KernelCall lower(const NodeView& node) {
   const OpDef& op = *node.node.op;
   if (op.alias) return {};
   if (op.kernel) return op.kernel(node);
-  GRAVEN_CHECK(op.elementwise(), std::string(op.name) + " has neither a kernel nor a scalar body");
+  GRAVEN_CHECK(op.elementwise(), std::string(op.name) + " has neither a kernel nor a rule");
   return ops::elementwise_call(node);
 }
 

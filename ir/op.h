@@ -5,7 +5,7 @@
 //   static void infer(InferContext& c) { c.output(c.input(0).dtype, c.input(0).shape); }
 //   static void gradient(GradientBuilder& g) { g.set(0, g.call("mul", {g.output_gradient(), g.call("gt", ...)})); }
 //   const OpDef kRelu{.name = "relu", .doc = "y = max(x, 0)", .inputs = {{"x"}}, .infer = infer,
-//                     .gradient = gradient, .scalar = {.body = "x > 0 ? x : T(0)"}};
+//                     .gradient = gradient, .scalar = [](ElementRule& e) { return select(e.x() < 0, 0, e.x()); }};
 //
 // and one line in ir/op_list.inc, from which ir/ops.h declares it. Everything here is data or a function from a node to
 // data; nothing calls into codegen.
@@ -161,20 +161,6 @@ class GradientBuilder {
   std::vector<ValueId> gradients_;
 };
 
-/// An elementwise operator's computation, stated once in C++ over a scalar type T. Arguments are named x, y, z; scalar
-/// attributes (number, integer, boolean) stand under their own names as T. Functions come from
-/// kernels/cpu/scalar_math.h (math::exp, math::tanh, ...). Comparisons yield bool. Write constants as T(0.5), or double
-/// creeps in.
-struct ScalarBody {
-  std::string_view body = {};  ///< empty: not elementwise
-  /// Of integers, where C++ leaves open what `body` does as they overflow: they wrap around.
-  std::string_view integer_body = {};
-  bool result_boolean = false;  ///< comparisons: the result is a bool whatever T is
-  /// Of operators that are min(max(x, least), most), NaN staying NaN: numbers or names of attributes; `least` empty: it
-  /// is no such operator.
-  std::string_view least = {}, most = {};
-};
-
 /// A value of a config field, by C++ type: integers and dimensions are std::int64_t, numbers double, flags bool, lists
 /// std::int64_t[8], lists of lists std::int64_t[][8].
 using ConfigField = std::variant<Dim, double, bool, std::vector<Dim>, std::vector<std::vector<Dim>>>;
@@ -236,6 +222,8 @@ struct ImageLayout {
   std::size_t inputs = 1, outputs = 1;  ///< of `leads` and `follows`: so many, from the first on, are images
 };
 
+class Scalar;
+class ElementRule;
 class UpdateRule;
 
 enum class AmpClass : std::uint8_t { gray, white, black, clear };
@@ -250,10 +238,8 @@ struct OpDef {
   void (*infer)(InferContext&) = nullptr;
   void (*gradient)(GradientBuilder&) = nullptr;  ///< nullptr: not differentiable
   std::size_t gradient_outputs = 1;              ///< through so many outputs, from the first on, gradients flow
-  ScalarBody scalar = {};                        ///< elementwise operators have this,
-  /// What an elementwise operator makes of one element of each input, in double: fold_constants computes it. nullptr:
-  /// it is left to the kernels.
-  double (*fold)(const double* x) = nullptr;
+  /// Elementwise operators have this: what they make of an element of each input (ir/element_rule.h),
+  Scalar (*scalar)(ElementRule&) = nullptr;
   KernelCall (*kernel)(const NodeView&) = nullptr;  ///< the others this,
   /// What a node stands for in simpler operators, one after the other, the last one making its outputs; values between
   /// are added to the graph. Of operators that the passes put together out of several with epilogues of their own:
@@ -276,7 +262,7 @@ struct OpDef {
   std::string_view (*refusal)(const std::function<double(std::string_view)>& option) = nullptr;
   std::function<std::vector<TestCase>()> cases = nullptr;
 
-  bool elementwise() const { return !scalar.body.empty(); }
+  bool elementwise() const { return scalar != nullptr; }
   bool has_effect() const {
     for (const auto& i : inputs)
       if (i.mutated()) return true;

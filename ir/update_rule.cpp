@@ -6,8 +6,8 @@
 
 namespace graven::ir {
 
-using Kind = UpdateTerm::Kind;
-using Level = UpdateTerm::Level;
+using Kind = FormulaTerm::Kind;
+using Level = FormulaTerm::Level;
 
 namespace {
 
@@ -25,46 +25,6 @@ const AttributeSpec& spec_of(const OpDef& op, std::string_view name) {
 
 }  // namespace
 
-// ---- arithmetic ----
-
-Scalar Scalar::infix(const char* name, const Scalar& x, const Scalar& y) {
-  return UpdateRule::make(Kind::infix, name, {x, y}, *name == '<' || *name == '>');
-}
-Scalar Scalar::operator-() const { return UpdateRule::make(Kind::negate, "", {*this}); }
-Scalar fma(const Scalar& x, const Scalar& y, const Scalar& z) {
-  return UpdateRule::make(Kind::function, "fma", {x, y, z});
-}
-Scalar sqrt(const Scalar& x) { return UpdateRule::make(Kind::function, "sqrt", {x}); }
-Scalar abs(const Scalar& x) { return UpdateRule::make(Kind::function, "abs", {x}); }
-Scalar exp(const Scalar& x) { return UpdateRule::make(Kind::function, "exp", {x}); }
-Scalar max(const Scalar& x, const Scalar& y) { return UpdateRule::make(Kind::function, "max", {x, y}); }
-Scalar min(const Scalar& x, const Scalar& y) { return UpdateRule::make(Kind::function, "min", {x, y}); }
-Scalar sign(const Scalar& x) { return UpdateRule::make(Kind::function, "sign", {x}); }
-Scalar select(const Scalar& condition, const Scalar& yes, const Scalar& no) {
-  return UpdateRule::make(Kind::select, "", {condition, yes, no});
-}
-Scalar power_of_step(const Scalar& x) { return UpdateRule::make(Kind::power_of_step, "power", {x}); }
-Scalar decaying_product(const Scalar& x, const Scalar& log_decay) {
-  return UpdateRule::make(Kind::power_of_step, "decaying_product", {x, log_decay});
-}
-
-Scalar UpdateRule::make(Kind kind, std::string name, const std::vector<Scalar>& arguments, bool boolean) {
-  const auto known = std::find_if(arguments.begin(), arguments.end(), [](const Scalar& a) { return a.rule_; });
-  GRAVEN_CHECK(known != arguments.end(), "a rule computes with constants alone");
-  // An option that is off may leave a factor of 1.
-  const auto is_one = [](const Scalar& x) { return x.rule_ == nullptr && x.constant_ == 1; };
-  if ((name == "*" || name == "/") && is_one(arguments[1])) return arguments[0];
-  if (name == "*" && is_one(arguments[0])) return arguments[1];
-  UpdateRule& rule = *known->rule_;
-  UpdateTerm term{.kind = kind, .level = Level::constant, .name = std::move(name), .boolean = boolean};
-  for (const Scalar& a : arguments) {
-    term.arguments.push_back(rule.term_of(a));
-    term.level = std::max(term.level, rule.terms_[at(term.arguments.back())].level);
-  }
-  if (kind == Kind::power_of_step) term.level = std::max(term.level, Level::step);
-  return {rule, rule.add(std::move(term))};
-}
-
 // ---- building ----
 
 UpdateRule::UpdateRule(const OpDef& op, const Attributes& attributes, bool fixed)
@@ -77,17 +37,6 @@ UpdateRule::UpdateRule(const OpDef& op, const Attributes& attributes, bool fixed
   };
   std::sort(states_.begin(), states_.end(),
             [&](const auto& a, const auto& b) { return place(a.first) < place(b.first); });
-}
-
-std::int32_t UpdateRule::add(UpdateTerm term) {
-  terms_.push_back(std::move(term));
-  return static_cast<std::int32_t>(terms_.size() - 1);
-}
-
-std::int32_t UpdateRule::term_of(const Scalar& x) {
-  if (x.rule_ == nullptr) return add({.kind = Kind::constant, .level = Level::constant, .value = x.constant_});
-  GRAVEN_CHECK(x.rule_ == this, "a rule computes with another's number");
-  return x.term_;
 }
 
 Scalar UpdateRule::attribute(std::string_view name) {
@@ -109,9 +58,7 @@ Scalar UpdateRule::norm(std::string_view name, const Scalar& x) {
           add({.kind = Kind::norm, .level = Level::tensor, .arguments = {term_of(x)}, .label = std::string(name)})};
 }
 Scalar UpdateRule::named(std::string_view name, const Scalar& x) {
-  if (x.rule_ == nullptr) return x;
-  UpdateTerm& term = terms_[at(x.term_)];
-  if (!term.arguments.empty() && term.label.empty()) term.label = name;  // what is given to the rule has a name
+  set_label(x, name);
   return x;
 }
 
@@ -137,11 +84,8 @@ Scalar UpdateRule::when(std::string_view option, const Scalar& yes, const Scalar
   if (fixed_) return decide(option) ? yes : no;
   const AttributeSpec& spec = spec_of(op_, option);
   if (spec.type == AttributeType::boolean) return select(attribute(option), yes, no);
-  const Scalar condition(*this, add({.kind = Kind::nonzero,
-                                     .level = Level::step,
-                                     .name = std::string(option),
-                                     .boolean = true,
-                                     .label = "has_" + std::string(option)}));
+  const Scalar condition = nonzero(attribute(option));
+  set_label(condition, "has_" + std::string(option));
   return select(condition, yes, no);
 }
 
@@ -151,20 +95,20 @@ void UpdateRule::set_parameter(const Scalar& x) { parameter_ = term_of(x); }
 // ---- what it has become ----
 
 std::vector<bool> UpdateRule::needed() const {
-  std::vector<bool> needed(terms_.size(), false);
+  std::vector<bool> needed(terms().size(), false);
   needed[at(parameter_)] = true;
   for (const auto& [name, term] : states_) needed[at(term)] = true;
-  for (std::size_t t = terms_.size(); t-- > 0;)
+  for (std::size_t t = terms().size(); t-- > 0;)
     if (needed[t])
-      for (const std::int32_t a : terms_[t].arguments) needed[at(a)] = true;
+      for (const std::int32_t a : terms()[t].arguments) needed[at(a)] = true;
   return needed;
 }
 
 std::vector<std::int32_t> UpdateRule::norms() const {
   const std::vector<bool> reached = needed();
   std::vector<std::int32_t> norms;
-  for (std::size_t t = 0; t < terms_.size(); ++t)
-    if (reached[t] && terms_[t].kind == Kind::norm) norms.push_back(static_cast<std::int32_t>(t));
+  for (std::size_t t = 0; t < terms().size(); ++t)
+    if (reached[t] && terms()[t].kind == Kind::norm) norms.push_back(static_cast<std::int32_t>(t));
   return norms;
 }
 
@@ -172,9 +116,8 @@ std::vector<const AttributeSpec*> UpdateRule::attributes() const {
   const std::vector<bool> reached = needed();
   std::vector<const AttributeSpec*> used;
   for (const AttributeSpec& spec : op_.attributes)
-    for (std::size_t t = 0; t < terms_.size(); ++t)
-      if (reached[t] && (terms_[t].kind == Kind::attribute || terms_[t].kind == Kind::nonzero) &&
-          terms_[t].name == spec.name) {
+    for (std::size_t t = 0; t < terms().size(); ++t)
+      if (reached[t] && terms()[t].kind == Kind::attribute && terms()[t].name == spec.name) {
         used.push_back(&spec);
         break;
       }

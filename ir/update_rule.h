@@ -21,85 +21,15 @@
 #include <vector>
 
 #include "ir/op.h"
+#include "ir/scalar.h"
 
 namespace graven::ir {
 
-class UpdateRule;
-
-/// A number of a rule. Arithmetic with it adds terms to the rule.
-class Scalar {
- public:
-  Scalar(double constant) : constant_(constant) {}
-  Scalar(UpdateRule& rule, std::int32_t term) : rule_(&rule), term_(term) {}
-
-  friend Scalar operator+(const Scalar& x, const Scalar& y) { return infix("+", x, y); }
-  friend Scalar operator-(const Scalar& x, const Scalar& y) { return infix("-", x, y); }
-  friend Scalar operator*(const Scalar& x, const Scalar& y) { return infix("*", x, y); }
-  friend Scalar operator/(const Scalar& x, const Scalar& y) { return infix("/", x, y); }
-  friend Scalar operator<(const Scalar& x, const Scalar& y) { return infix("<", x, y); }
-  friend Scalar operator>(const Scalar& x, const Scalar& y) { return infix(">", x, y); }
-  Scalar operator-() const;
-
- private:
-  friend class UpdateRule;
-  static Scalar infix(const char* name, const Scalar& x, const Scalar& y);
-  UpdateRule* rule_ = nullptr;
-  std::int32_t term_ = -1;
-  double constant_ = 0;
-};
-
-/// x * y + z, rounded once where the processor has an instruction for it.
-Scalar fma(const Scalar& x, const Scalar& y, const Scalar& z);
-Scalar sqrt(const Scalar& x);
-Scalar abs(const Scalar& x);
-Scalar exp(const Scalar& x);
-/// NaN where either is NaN.
-Scalar max(const Scalar& x, const Scalar& y);
-Scalar min(const Scalar& x, const Scalar& y);
-/// -1, 0 or 1.
-Scalar sign(const Scalar& x);
-Scalar select(const Scalar& condition, const Scalar& yes, const Scalar& no);
-/// x to the power of the step, a whole number.
-Scalar power_of_step(const Scalar& x);
-/// The product of 1 - x exp(i log_decay) for i from 1 to the step.
-Scalar decaying_product(const Scalar& x, const Scalar& log_decay);
-
-struct UpdateTerm {
-  /// What it depends on, and so how often it is computed.
-  enum class Level : std::uint8_t { constant, step, tensor, element };
-  enum class Kind : std::uint8_t {
-    constant,   ///< `value`
-    attribute,  ///< `name`
-    nonzero,    ///< of the attribute `name`
-    rate,
-    step,
-    is_first_step,
-    power_of_step,  ///< the argument to the power of the step
-    parameter,
-    gradient,
-    state,  ///< `name`
-    norm,   ///< of order 2, of the argument over the whole tensor
-    negate,
-    infix,     ///< `name` is the operator
-    function,  ///< `name` is one of kernels/cpu/scalar_math.h
-    select,    ///< the first argument ? the second : the third
-  };
-  Kind kind;
-  Level level;
-  std::vector<std::int32_t> arguments = {};
-  std::string name = {};
-  double value = 0;
-  bool boolean = false;
-  std::string label = {};  ///< what named() called it
-};
-
-class UpdateRule {
+class UpdateRule : public Formula {
  public:
   /// Runs the operator's rule. `fixed`: options are decided by the attributes, and the rule has only what they use;
   /// otherwise only the states are, and the options are read in each step.
   UpdateRule(const OpDef& op, const Attributes& attributes, bool fixed);
-  UpdateRule(const UpdateRule&) = delete;
-  UpdateRule& operator=(const UpdateRule&) = delete;
 
   // ---- what a rule is made of ----
   Scalar attribute(std::string_view name);
@@ -122,15 +52,10 @@ class UpdateRule {
   void set(std::string_view state, const Scalar& x);
   void set_parameter(const Scalar& x);
 
-  /// The number that `kind` makes of others.
-  static Scalar make(UpdateTerm::Kind kind, std::string name, const std::vector<Scalar>& arguments,
-                     bool boolean = false);
-
   // ---- what it has become ----
   /// The operator's name and what was decided: "sgd_momentum_nesterov".
   const std::string& name() const { return name_; }
   const OpDef& op() const { return op_; }
-  const std::vector<UpdateTerm>& terms() const { return terms_; }
   /// The new parameter, then the new states by name, in the order of the operator's inputs: terms.
   std::int32_t new_parameter() const { return parameter_; }
   const std::vector<std::pair<std::string, std::int32_t>>& new_states() const { return states_; }
@@ -141,8 +66,6 @@ class UpdateRule {
   std::vector<bool> needed() const;
 
  private:
-  std::int32_t term_of(const Scalar& x);
-  std::int32_t add(UpdateTerm term);
   /// Whether the option is on. It becomes part of the name where it is not as it is by default.
   bool decide(std::string_view option);
 
@@ -151,7 +74,6 @@ class UpdateRule {
   const bool fixed_;
   std::string name_;
   std::vector<std::string> decided_;
-  std::vector<UpdateTerm> terms_;
   std::int32_t parameter_ = -1;
   std::vector<std::pair<std::string, std::int32_t>> states_;
 };

@@ -15,35 +15,13 @@
 #include <vector>
 
 #include "ir/diagnostic.h"
+#include "ir/element_rule.h"
 #include "ir/ops.h"
+#include "ir/passes/passes.h"
 
 namespace graven::codegen {
 
 namespace {
-
-bool is_identifier_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
-bool is_identifier_part(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-
-/// Replaces whole identifiers of `body`. Qualified names (math::exp) and numbers (1e5) are left alone.
-std::string substitute(std::string_view body, const std::map<std::string, std::string, std::less<>>& replacements) {
-  std::string text;
-  for (std::size_t i = 0; i < body.size();) {
-    if (is_identifier_start(body[i])) {
-      std::size_t end = i;
-      while (end < body.size() && is_identifier_part(body[end])) ++end;
-      const std::string_view word = body.substr(i, end - i);
-      const bool qualified = i >= 2 && body[i - 1] == ':' && body[i - 2] == ':';
-      const auto found = replacements.find(word);
-      text += found == replacements.end() || qualified ? word : std::string_view(found->second);
-      i = end;
-    } else if (std::isdigit(static_cast<unsigned char>(body[i]))) {
-      while (i < body.size() && (is_identifier_part(body[i]) || body[i] == '.')) text += body[i++];
-    } else {
-      text += body[i++];
-    }
-  }
-  return text;
-}
 
 /// A number as part of an identifier: 0.01 -> "0p01", -6 -> "m6", 1e-05 -> "1em05".
 std::string number_name(double value) {
@@ -87,23 +65,11 @@ std::string input_name(int index, int count) {
   return fmt::format("x{}", index);
 }
 
-/// A body asks whether its argument is zero; of a bool it asks no more than the bool: "gt != T(0) ? x : y" becomes "gt
-/// ? x : y".
-void read_bool(std::string& expression, const std::string& name) {
-  const std::string question = name + " != T(0)";
-  for (std::size_t at = 0; (at = expression.find(question, at)) != std::string::npos;) {
-    if (at > 0 && is_identifier_part(expression[at - 1])) {
-      at += question.size();
-      continue;
-    }
-    expression.replace(at, question.size(), name);
-    at += name.size();
-  }
-}
-
 /// `full` has a kernel of its own; inside a program it is a literal. `cast` changes the type and nothing else.
 bool is_literal(const ir::ScalarProgram::Step& step) { return step.op == ir::kFull.name; }
 bool is_cast(const ir::ScalarProgram::Step& step) { return step.op == ir::kCast.name; }
+
+bool gives_boolean(const ir::OpDef& op) { return ir::element_rule(op).gives_boolean(); }
 
 double constant(const ir::ScalarProgram::Step& step, std::string_view name) {
   for (const auto& [key, value] : step.constants)
@@ -182,77 +148,99 @@ std::string wiring(const ir::ScalarProgram& program) {
   return text;
 }
 
-/// Programs with a name of their own, by what they compute: gradients whose operators' names would not say it.
-std::string_view known_name(const ir::ScalarProgram& program) {
-  static constexpr std::pair<std::string_view, std::string_view> kKnown[] = {
-      {"where(gt(y, 0), x, 0)", "relu_gradient"},            // x: the gradient that comes in, y: relu's result
-      {"where(gt(x, 0), y, 0)", "relu_gradient_of_result"},  // the other way round
-  };
-  if (program.inputs != 2 || program.steps.size() > 4) return {};
-  const std::string text = describe(program, {"x", "y"});
-  for (const auto& [expression, name] : kKnown)
-    if (text == expression) return name;
-  return {};
-}
-
 /// What the gradient of one operator computes, as steps that follow one another. An argument is "g", the gradient that
-/// comes in, "y", what the operator read or made, a number ("#": any, which the name then has), or "r1", "r2", ...: the
-/// pattern's own results. The last is the gradient, or where nothing comes in the slope that one is multiplied by.
+/// comes in, "x" and "y", what the operator read and made, a number ("#": one that an attribute decides, which the name
+/// then has), or "r1", "r2", ...: the pattern's own results. The last is the gradient, or where nothing comes in the
+/// slope that one is multiplied by.
 struct Pattern {
   struct Step {
-    std::string_view op;
-    std::vector<std::string_view> arguments;
+    std::string op;
+    std::vector<std::string> arguments;
+    friend bool operator==(const Step&, const Step&) = default;
   };
-  std::string_view name;
+  std::string name;
   std::vector<Step> steps;
 };
+
+/// The gradient of an operator of one input as the passes leave it, with numbers from `least` on as attributes, or with
+/// their defaults: no steps where that is no single elementwise program.
+std::vector<Pattern::Step> steps_of_gradient(const ir::OpDef& op, std::optional<double> least) {
+  ir::Graph graph;
+  const ir::TensorType type{ir::DType::f32, {2}};
+  const ir::ValueId g = graph.add_input("g", type), x = graph.add_input("x", type), y = graph.add_input("y", type);
+  ir::Node node{&op, {}, {x}, {y}, ir::Phase::forward, {}};
+  for (const ir::AttributeSpec& a : op.attributes)
+    if (a.type == ir::AttributeType::number && least) node.attributes.set(a.name, (*least)++);
+  try {
+    ir::infer(op, {type}, node.attributes);
+    ir::GradientBuilder builder(graph, node, {g}, {true});
+    op.gradient(builder);
+    graph.outputs = builder.gradients();
+    for (const auto pass : {ir::simplify_algebra, ir::fold_constants, ir::simplify_algebra,
+                            ir::merge_common_subexpressions, ir::remove_dead_nodes, ir::fuse_elementwise})
+      pass(graph, {});
+  } catch (const UserError&) {
+    return {};
+  }
+  if (graph.nodes.size() != 1 || !graph.nodes[0].is(ir::kFusedElementwise)) return {};
+  const ir::Node& fused = graph.nodes[0];
+  const auto& program = std::get<ir::ScalarProgram>(fused.attributes.at("program"));
+  std::vector<std::string> names;
+  for (const ir::ValueId v : fused.inputs) names.push_back(graph.value(v).name);
+  std::vector<Pattern::Step> steps;
+  for (const ir::ScalarProgram::Step& step : program.steps) {
+    if (is_literal(step)) {
+      names.push_back(fmt::format("{}", constant(step, "value")));
+      continue;
+    }
+    if (is_cast(step) || !step.constants.empty()) return {};
+    steps.push_back({step.op, {}});
+    for (const std::int32_t argument : step.arguments) steps.back().arguments.push_back(names[ir::at(argument)]);
+    names.push_back(fmt::format("r{}", steps.size()));
+  }
+  return steps;
+}
+
+/// The gradient's steps, a number that changes with the attributes being "#".
+std::vector<Pattern::Step> general_steps(const ir::OpDef& op) {
+  std::vector<Pattern::Step> steps = steps_of_gradient(op, 0.3125), others = steps_of_gradient(op, 0.4375);
+  if (steps.size() != others.size()) return {};
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    if (steps[s].op != others[s].op || steps[s].arguments.size() != others[s].arguments.size()) return {};
+    for (std::size_t a = 0; a < steps[s].arguments.size(); ++a)
+      if (steps[s].arguments[a] != others[s].arguments[a]) steps[s].arguments[a] = "#";
+  }
+  return steps;
+}
+
+/// Of every elementwise operator of one input, the longest first. Two sums or products are arithmetic like any other's.
 const std::vector<Pattern>& patterns() {
-  static const std::vector<Pattern> list{
-      {"sigmoid_gradient", {{"sub", {"1", "y"}}, {"mul", {"y", "r1"}}, {"mul", {"g", "r2"}}}},
-      {"tanh_gradient", {{"mul", {"y", "y"}}, {"sub", {"1", "r1"}}, {"mul", {"g", "r2"}}}},
-      {"hardtanh_gradient",
-       {{"gt", {"y", "#"}}, {"lt", {"y", "#"}}, {"logical_and", {"r1", "r2"}}, {"where", {"r3", "g", "0"}}}},
-      {"leaky_relu_gradient", {{"mul", {"g", "#"}}, {"gt", {"y", "0"}}, {"where", {"r2", "g", "r1"}}}},
-      {"hardswish_gradient",
-       {{"le", {"y", "-3"}},
-        {"lt", {"y", "3"}},
-        {"mul", {"y", "0.3333333333333333"}},
-        {"add", {"r3", "0.5"}},
-        {"mul", {"g", "r4"}},
-        {"where", {"r2", "r5", "g"}},
-        {"where", {"r1", "0", "r6"}}}},
-      {"silu_slope",
-       {{"sigmoid", {"y"}}, {"sub", {"1", "r1"}}, {"mul", {"y", "r2"}}, {"add", {"r3", "1"}}, {"mul", {"r1", "r4"}}}},
-      {"gelu_slope",
-       {{"mul", {"y", "0.7071067811865476"}},
-        {"erf", {"r1"}},
-        {"add", {"r2", "1"}},
-        {"mul", {"r3", "0.5"}},
-        {"mul", {"y", "y"}},
-        {"mul", {"r5", "-0.5"}},
-        {"exp", {"r6"}},
-        {"mul", {"r7", "0.3989422804014327"}},
-        {"mul", {"y", "r8"}},
-        {"add", {"r4", "r9"}}}},
-      {"gelu_tanh_slope",
-       {{"mul", {"y", "y"}},
-        {"mul", {"r1", "0.044715"}},
-        {"add", {"r2", "1"}},
-        {"mul", {"y", "r3"}},
-        {"mul", {"r4", "0.7978845608028654"}},
-        {"tanh", {"r5"}},
-        {"mul", {"r1", "0.134145"}},
-        {"add", {"r7", "1"}},
-        {"mul", {"r8", "0.7978845608028654"}},
-        {"mul", {"r6", "r6"}},
-        {"sub", {"1", "r10"}},
-        {"mul", {"y", "0.5"}},
-        {"mul", {"r12", "r11"}},
-        {"mul", {"r13", "r9"}},
-        {"add", {"r6", "1"}},
-        {"mul", {"r15", "0.5"}},
-        {"add", {"r16", "r14"}}}},
-  };
+  static const std::vector<Pattern> list = [] {
+    std::vector<Pattern> found;
+    const auto add = [&](std::string name, std::vector<Pattern::Step> steps) {
+      const bool says_enough = steps.size() >= 3 || (steps.size() == 2 && steps[1].op == ir::kWhere.name);
+      const bool known = std::any_of(found.begin(), found.end(), [&](const Pattern& p) { return p.steps == steps; });
+      if (says_enough && !known) found.push_back({std::move(name), std::move(steps)});
+    };
+    for (const ir::OpDef* op : ir::all_ops()) {
+      if (!op->elementwise() || op->gradient == nullptr || op->inputs.size() != 1) continue;
+      // Passes leave out a factor that is 1 by default.
+      for (std::vector<Pattern::Step> steps : {general_steps(*op), steps_of_gradient(*op, std::nullopt)}) {
+        if (steps.empty()) continue;
+        add(std::string(op->name) + "_gradient", steps);
+        const Pattern::Step last = steps.back();
+        steps.pop_back();
+        const bool reads_g = std::any_of(steps.begin(), steps.end(), [](const Pattern::Step& s) {
+          return std::find(s.arguments.begin(), s.arguments.end(), "g") != s.arguments.end();
+        });
+        if (last.op == ir::kMul.name && last.arguments[0] == "g" && !reads_g)
+          add(std::string(op->name) + "_slope", std::move(steps));
+      }
+    }
+    std::stable_sort(found.begin(), found.end(),
+                     [](const Pattern& a, const Pattern& b) { return a.steps.size() > b.steps.size(); });
+    return found;
+  }();
   return list;
 }
 
@@ -264,7 +252,7 @@ bool matches(const ir::ScalarProgram& program, const std::vector<std::size_t>& c
   if (first + length > counted.size()) return false;
   const auto result = [&](std::size_t i) { return program.inputs + static_cast<std::int32_t>(counted[first + i]); };
   one = {std::string(pattern.name), {}, {}, program.steps[counted[first + length - 1]].dtype};
-  std::int32_t g = -1, y = -1;
+  std::int32_t g = -1, x = -1, y = -1;
   const auto is = [&](std::int32_t argument, std::string_view wanted) {
     if (const std::int32_t s = argument - program.inputs; s >= 0 && is_literal(program.steps[ir::at(s)])) {
       const double value = constant(program.steps[ir::at(s)], "value");
@@ -272,8 +260,8 @@ bool matches(const ir::ScalarProgram& program, const std::vector<std::size_t>& c
       return wanted == "#" || wanted == fmt::format("{}", value);
     }
     if (wanted[0] == 'r') return argument == result(std::stoul(std::string(wanted.substr(1))) - 1);
-    if (wanted != "g" && wanted != "y") return false;
-    std::int32_t& bound = wanted == "g" ? g : y;
+    if (wanted != "g" && wanted != "x" && wanted != "y") return false;
+    std::int32_t& bound = wanted == "g" ? g : wanted == "x" ? x : y;
     if (bound < 0) bound = argument;
     return bound == argument;
   };
@@ -286,12 +274,12 @@ bool matches(const ir::ScalarProgram& program, const std::vector<std::size_t>& c
       if (!is(step.arguments[a], wanted.arguments[a])) return false;
   }
   for (std::size_t i = 0; i + 1 < length; ++i) {
-    if (g == result(i) || y == result(i)) return false;
+    if (g == result(i) || x == result(i) || y == result(i)) return false;
     for (std::size_t s = counted[first + length - 1] + 1; s < program.steps.size(); ++s)
       for (const std::int32_t argument : program.steps[s].arguments)
         if (argument == result(i)) return false;
   }
-  for (const std::int32_t argument : {g, y})
+  for (const std::int32_t argument : {g, x, y})
     if (argument >= 0) one.arguments.push_back(argument);
   return true;
 }
@@ -383,16 +371,11 @@ std::string limits_line(const ir::ScalarProgram& program) {
   if (program.inputs == 2 &&
       (program.steps[0].op != ir::kAdd.name || program.steps[0].arguments != std::vector<std::int32_t>{0, 1}))
     return {};
-  const ir::ScalarBody& scalar = ir::get_op(last.op).scalar;
-  if (scalar.least.empty()) return {};
-  const auto number = [&](std::string_view limit) {
-    double value = 0;
-    const auto [end, error] = std::from_chars(limit.data(), limit.data() + limit.size(), value);
-    return error == std::errc{} && end == limit.data() + limit.size() ? value : constant(last, limit);
-  };
-  const double least = number(scalar.least), most = number(scalar.most);
-  if (std::isnan(least) || std::isnan(most)) return {};
-  return fmt::format("  static constexpr float limits[] = {{{}, {}}};\n", limit_text(least), limit_text(most));
+  const auto limits =
+      ir::element_rule(ir::get_op(last.op)).limits([&](std::string_view name) { return constant(last, name); });
+  if (!limits || std::isnan(limits->first) || std::isnan(limits->second)) return {};
+  return fmt::format("  static constexpr float limits[] = {{{}, {}}};\n", limit_text(limits->first),
+                     limit_text(limits->second));
 }
 
 /// The dtypes that the text of a program spells and the names of its operators leave open, "_f32": where a step
@@ -404,7 +387,7 @@ std::string type_suffix(const ir::ScalarProgram& program) {
   std::vector<ir::DType> open;
   for (const ir::ScalarProgram::Step& step : program.steps) {
     if (is_literal(step) || is_cast(step)) continue;
-    if (ir::get_op(step.op).scalar.result_boolean) {
+    if (gives_boolean(ir::get_op(step.op))) {
       all_open = false;
       continue;
     }
@@ -436,7 +419,6 @@ bool read_as_another(const std::vector<std::string>& words) {
 }
 
 std::string name_in_words(const ir::ScalarProgram& whole) {
-  if (const std::string_view known = known_name(whole); !known.empty()) return std::string(known);
   const ir::ScalarProgram program = in_words(whole);
   std::string name;
   std::vector<std::string> words;
@@ -480,13 +462,39 @@ std::string name_in_words(const ir::ScalarProgram& whole) {
 
 bool wraps(const ir::ScalarProgram::Step& step) {
   return !is_literal(step) && !is_cast(step) && step.dtype != ir::DType::boolean && !ir::is_floating(step.dtype) &&
-         !ir::get_op(step.op).scalar.integer_body.empty();
+         ir::element_rule(ir::get_op(step.op)).wraps();
 }
 
-std::string_view body_of(const ir::ScalarProgram::Step& step) {
-  const ir::ScalarBody& scalar = ir::get_op(step.op).scalar;
-  return wraps(step) ? scalar.integer_body : scalar.body;
-}
+/// An operator's rule as an expression.
+struct RuleText {
+  const ir::ElementRule& rule;
+  std::vector<std::string> arguments;         ///< names of the inputs
+  const std::set<std::string>& bools;         ///< those of them that are declared so
+  std::map<std::string, std::string> values;  ///< texts of the attributes
+  ScalarStyle style = {};
+
+  std::string text() const { return of(rule.result(), 0); }
+
+ private:
+  std::string of(std::int32_t t, int least) const {
+    const ir::FormulaTerm& term = rule.term(t);
+    switch (term.kind) {
+      case ir::FormulaTerm::Kind::constant:
+        return fmt::format("{}({})", style.type, number_text(term.value));
+      case ir::FormulaTerm::Kind::attribute:
+        return values.at(term.name);
+      case ir::FormulaTerm::Kind::input:
+        return arguments[static_cast<std::size_t>(term.value)];
+      default:
+        break;
+    }
+    if (term.kind == ir::FormulaTerm::Kind::nonzero)
+      if (std::string name = of(term.arguments[0], 0); bools.count(name)) return name;
+    std::string text =
+        operation_text(term, [&](std::size_t i, int within) { return of(term.arguments[i], within); }, style);
+    return binding(term, style.wrapping) < least ? "(" + text + ")" : text;
+  }
+};
 
 std::string functor_name(const ir::ScalarProgram& program) {
   const bool integers = std::any_of(program.steps.begin(), program.steps.end(), wraps);
@@ -494,16 +502,6 @@ std::string functor_name(const ir::ScalarProgram& program) {
 }
 
 }  // namespace
-
-std::string number_text(double value) {
-  if (std::isnan(value)) return "__builtin_nan(\"\")";
-  if (std::isinf(value)) return value > 0 ? "__builtin_inf()" : "-__builtin_inf()";
-  if (value == 0) return std::signbit(value) ? "-0.0" : "0";
-  std::string text = fmt::format("{}", value);
-  // A whole number that no integer literal holds must read as a double.
-  if (std::abs(value) >= 9e18 && text.find_first_of(".e") == std::string::npos) text += ".0";
-  return text;
-}
 
 ir::ScalarProgram program_of(const ir::OpDef& op, const ir::Attributes& attributes, ir::DType dtype) {
   ir::ScalarProgram program;
@@ -525,11 +523,11 @@ ir::ScalarProgram program_of(const ir::OpDef& op, const ir::Attributes& attribut
 }
 
 Functor make_functor(const ir::OpDef& op, const ir::Attributes& attributes) {
-  return make_functor(program_of(op, attributes, op.scalar.result_boolean ? ir::DType::boolean : ir::DType::f32));
+  return make_functor(program_of(op, attributes, gives_boolean(op) ? ir::DType::boolean : ir::DType::f32));
 }
 
 Functor make_functor_with_inputs(const ir::OpDef& op) {
-  GRAVEN_CHECK(op.elementwise() || op == ir::kCast, std::string(op.name) + " has no scalar body");
+  GRAVEN_CHECK(op.elementwise() || op == ir::kCast, std::string(op.name) + " is not elementwise");
   Functor functor;
   functor.name = op.name;
   std::vector<std::string> parameters;
@@ -546,9 +544,10 @@ Functor make_functor_with_inputs(const ir::OpDef& op) {
   for (const std::string& parameter : parameters)
     list += (list.empty() ? "[[maybe_unused]] T " : ", [[maybe_unused]] T ") + parameter;
   // One text for all dtypes: that of integers serves floating types as well.
-  const std::string body(op == ir::kCast && op.scalar.body.empty() ? "x"
-                         : op.scalar.integer_body.empty()          ? op.scalar.body
-                                                                   : op.scalar.integer_body);
+  const std::set<std::string> no_bools;
+  RuleText rule{ir::element_rule(op), parameters, no_bools, {}, {.wrapping = true}};
+  for (const ir::AttributeSpec& spec : op.attributes) rule.values.emplace(spec.name, spec.name);
+  const std::string body = rule.text();
   functor.text = fmt::format(
       "struct {} {{\n"
       "  static constexpr int inputs = {};\n"
@@ -557,7 +556,7 @@ Functor make_functor_with_inputs(const ir::OpDef& op) {
       "    return {};\n"
       "  }}\n"
       "}};\n",
-      functor.name, parameters.size(), list, op.scalar.result_boolean ? "T(" + body + ")" : body);
+      functor.name, parameters.size(), list, gives_boolean(op) ? "T(" + body + ")" : body);
   return functor;
 }
 
@@ -600,23 +599,21 @@ Functor make_functor(const ir::ScalarProgram& given) {
                                                     : fmt::format("static_cast<{}>({})", type, argument);
     } else {
       const ir::OpDef& op = ir::get_op(step.op);
-      GRAVEN_CHECK(op.elementwise(), step.op + " has no scalar body");
+      GRAVEN_CHECK(op.elementwise(), step.op + " is not elementwise");
       GRAVEN_CHECK(step.arguments.size() == op.inputs.size(),
                    "the step '" + step.op + "' has a wrong number of arguments");
-      // A comparison computes in the type of what it compares, and yields a bool; T in where's body is the condition's.
-      std::map<std::string, std::string, std::less<>> replacements;
-      if (type != "T" && step.dtype != ir::DType::boolean && step.op != ir::kWhere.name) replacements["T"] = type;
-      for (std::size_t a = 0; a < step.arguments.size(); ++a)
-        replacements[std::string(1, "xyz"[a])] = results[ir::at(step.arguments[a])];
-      for (const auto& [key, value] : step.constants) replacements[key] = fmt::format("T({})", number_text(value));
-      expression = substitute(body_of(step), replacements);
-      for (const auto argument : step.arguments)
-        if (bools.count(results[ir::at(argument)])) read_bool(expression, results[ir::at(argument)]);
+      RuleText rule{ir::element_rule(op), {}, bools, {}, {.wrapping = wraps(step)}};
+      // A comparison computes in the type of what it compares.
+      if (type != "T" && step.dtype != ir::DType::boolean && step.op != ir::kWhere.name) rule.style.type = type;
+      for (const std::int32_t argument : step.arguments) rule.arguments.push_back(results[ir::at(argument)]);
+      for (const auto& [key, value] : step.constants)
+        rule.values.emplace(key, fmt::format("{}({})", rule.style.type, number_text(value)));
+      expression = rule.text();
     }
     if (last) {
       // Of bools alone, an operator that does not compare computes in T as it does of numbers, under the same name.
-      const bool plain = main == ir::DType::boolean && !is_literal(step) && !is_cast(step) &&
-                         !ir::get_op(step.op).scalar.result_boolean;
+      const bool plain =
+          main == ir::DType::boolean && !is_literal(step) && !is_cast(step) && !gives_boolean(ir::get_op(step.op));
       const bool is_bool = step.dtype == ir::DType::boolean && !spelled && !plain;
       lines += fmt::format("    return {};\n", is_bool ? "T(" + expression + ")" : expression);
       break;
@@ -645,7 +642,6 @@ Functor make_functor(const ir::ScalarProgram& given) {
 }
 
 std::string title(const ir::ScalarProgram& whole) {
-  if (const std::string_view known = known_name(whole); !known.empty()) return std::string(known);
   const ir::ScalarProgram program = in_words(whole);
   std::vector<std::string_view> names;
   for (const auto& step : program.steps)

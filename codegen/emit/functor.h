@@ -1,5 +1,5 @@
 // Functors: the C++ text of what an elementwise node, a fused node or an epilogue computes for one element. The text is
-// made from the operators' scalar bodies (ir::ScalarBody), the one place where an elementwise computation is stated,
+// printed from the operators' rules (ir/element_rule.h), the one place where an elementwise computation is stated,
 // and serves every backend: kernels/README.md, "Epilogues and elementwise bodies".
 //
 //   make_functor(ir::kRelu, {}).text
@@ -22,6 +22,7 @@
 #include <string>
 #include <string_view>
 
+#include "codegen/emit/scalar_text.h"
 #include "ir/attribute.h"
 #include "ir/op.h"
 
@@ -34,14 +35,14 @@ struct Functor {
 };
 
 /// The functor of one elementwise operator with its attributes written into it. "cast" converts nothing itself: kernels
-/// convert when they load and store. Internal error when the operator has no scalar body.
+/// convert when they load and store. Internal error when the operator is not elementwise.
 Functor make_functor(const ir::OpDef& op, const ir::Attributes& attributes);
 
 /// The functor whose scalar attributes are further inputs, in the order of the declaration, after the operator's own:
 /// one functor for every value of the attributes. Named after the operator, "<op>_with" when it has such attributes.
 Functor make_functor_with_inputs(const ir::OpDef& op);
 
-/// The functor of a fused program. Internal error when a step names an operator without scalar body, or an argument
+/// The functor of a fused program. Internal error when a step names an operator that is not elementwise, or an argument
 /// that does not exist.
 Functor make_functor(const ir::ScalarProgram& program);
 
@@ -53,8 +54,5 @@ std::string title(const ir::ScalarProgram& program);
 
 /// A one-line description for comments, inputs named `names`: "relu(add(x, y))".
 std::string describe(const ir::ScalarProgram& program, const std::vector<std::string>& names);
-
-/// A number as C++ text that reads back to the same double: "0.5", "1e-05", "-0.0"; infinities and NaN as builtins.
-std::string number_text(double value);
 
 }  // namespace graven::codegen

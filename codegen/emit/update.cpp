@@ -7,13 +7,13 @@
 #include <map>
 #include <sstream>
 
+#include "codegen/emit/scalar_text.h"
 #include "ir/diagnostic.h"
 
 namespace graven::codegen {
 
 namespace {
 
-using ir::UpdateTerm;
 /// A comment of lines that fit.
 std::string doc_comment(std::string_view text) {
   constexpr std::size_t kWidth = 116;
@@ -49,19 +49,10 @@ class UpdatePrinter {
   }
 
  private:
-  using Kind = UpdateTerm::Kind;
-  using Level = UpdateTerm::Level;
+  using Kind = ir::FormulaTerm::Kind;
+  using Level = ir::FormulaTerm::Level;
 
-  const UpdateTerm& term(std::int32_t t) const { return terms_[ir::at(t)]; }
-
-  /// Of C++'s operators; what binds more tightly is greater.
-  static int binding(const UpdateTerm& t) {
-    if (t.kind == Kind::select) return 0;
-    if (t.kind == Kind::nonzero || t.kind == Kind::is_first_step) return 1;
-    if (t.kind == Kind::negate) return 4;
-    if (t.kind != Kind::infix) return 5;
-    return t.name == "<" || t.name == ">" ? 1 : t.name == "+" || t.name == "-" ? 2 : 3;
-  }
+  const ir::FormulaTerm& term(std::int32_t t) const { return terms_[ir::at(t)]; }
 
   bool reaches(std::int32_t t, Kind kind) const {
     return term(t).kind == kind || std::any_of(term(t).arguments.begin(), term(t).arguments.end(),
@@ -72,7 +63,7 @@ class UpdatePrinter {
 
   /// "k.lr", which becomes a member.
   std::string number(std::int32_t t) {
-    const UpdateTerm& x = term(t);
+    const ir::FormulaTerm& x = term(t);
     const std::string& name = x.label.empty() ? x.name : x.label;
     GRAVEN_CHECK(!name.empty() && (x.arguments.empty() || !x.label.empty()),
                  std::string(rule_.op().name) + ": an element reads a number of the step that has no name");
@@ -94,22 +85,20 @@ class UpdatePrinter {
 
   /// `in_element`: of a number of type C, else of a double.
   std::string expression(std::int32_t t, bool in_element, int least = 0) {
-    const UpdateTerm& x = term(t);
+    const ir::FormulaTerm& x = term(t);
     if (const auto local = locals_.find(t); local != locals_.end()) return local->second;
     if (in_element && x.kind != Kind::negate && (x.level == Level::step || x.level == Level::tensor)) return number(t);
     std::string text = bare(x, in_element);
     return binding(x) < least ? "(" + text + ")" : text;
   }
 
-  std::string bare(const UpdateTerm& x, bool in_element) {
+  std::string bare(const ir::FormulaTerm& x, bool in_element) {
     const auto argument = [&](std::size_t i, int least) { return expression(x.arguments[i], in_element, least); };
     switch (x.kind) {
       case Kind::constant:
         return in_element ? "C(" + number_text(x.value) + ")" : number_text(x.value);
       case Kind::attribute:
         return "config." + x.name;
-      case Kind::nonzero:
-        return "config." + x.name + " != 0";
       case Kind::rate:
         return "lr";
       case Kind::step:
@@ -124,27 +113,17 @@ class UpdatePrinter {
         GRAVEN_CHECK(!overwritten(x.name),
                      std::string(rule_.op().name) + ": " + x.name + " is read behind the norms as it was before");
         return x.name;
-      case Kind::negate:
-        return "-" + argument(0, 4);
-      case Kind::infix: {
-        std::string left = argument(0, binding(x));  // numbers are listed in the order of reading
-        return left + " " + x.name + " " + argument(1, binding(x) + 1);
-      }
-      case Kind::select: {
-        const std::string condition = argument(0, 1), yes = argument(1, 1);
-        return condition + " ? " + yes + " : " + argument(2, 0);
-      }
-      case Kind::power_of_step:
-      case Kind::function: {
+      case Kind::power_of_step: {
         std::string list;
-        for (std::size_t i = 0; i < x.arguments.size(); ++i) list += (i ? ", " : "") + argument(i, 0);
-        return "math::" + x.name + "(" + list + (x.kind == Kind::power_of_step ? ", step)" : ")");
+        for (std::size_t i = 0; i < x.arguments.size(); ++i) list += argument(i, 0) + ", ";
+        return "math::" + x.name + "(" + list + "step)";
       }
       case Kind::norm:
-        break;
+        GRAVEN_CHECK(false, std::string(rule_.op().name) + ": an element reads a norm");
+        return {};
+      default:
+        return operation_text(x, argument, {.zero = in_element ? "C(0)" : "0"});
     }
-    GRAVEN_CHECK(false, std::string(rule_.op().name) + ": an element reads a norm");
-    return {};
   }
 
   /// Lines for the named terms that `wanted` depend on, and makes them known by their names.
@@ -154,7 +133,7 @@ class UpdatePrinter {
     return lines;
   }
   void add_locals(std::int32_t t, bool in_element, std::string& lines) {
-    const UpdateTerm& x = term(t);
+    const ir::FormulaTerm& x = term(t);
     if (locals_.count(t) != 0 || (in_element && x.level < Level::element && x.level != Level::constant)) return;
     for (const std::int32_t a : x.arguments) add_locals(a, in_element, lines);
     if (x.label.empty() || x.kind == Kind::norm) return;
@@ -296,7 +275,7 @@ class UpdatePrinter {
   }
 
   const ir::UpdateRule& rule_;
-  const std::vector<UpdateTerm>& terms_;
+  const std::vector<ir::FormulaTerm>& terms_;
   bool with_norms_ = false, behind_norms_ = false;
   std::vector<std::int32_t> new_state_;  ///< terms
   std::vector<bool> depends_on_norms_;   ///< by state

@@ -14,6 +14,7 @@
 #include "ir/analysis.h"
 #include "ir/call.h"
 #include "ir/diagnostic.h"
+#include "ir/element_rule.h"
 #include "ir/ops.h"
 #include "ir/passes/passes.h"
 #include "ir/sizes.h"
@@ -306,7 +307,7 @@ struct Executor::Impl {
       std::vector<Operand> arguments;
       for (std::int32_t a : s.arguments) arguments.push_back(results.at(at(a)));
       const bool last = i + 1 == program.steps.size();
-      const DType dtype = last ? output : mapped(op.scalar.result_boolean ? DType::boolean : s.dtype);
+      const DType dtype = last ? output : mapped(ir::element_rule(op).gives_boolean() ? DType::boolean : s.dtype);
       Operand result{last ? y : Source{}, dtype, sizes};
       if (!last) {
         if (arguments.empty()) result.sizes = {};
@@ -339,7 +340,7 @@ struct Executor::Impl {
             attributes.push_back(0);
         }
         // Integers and floats may meet where a cast was fused away; every argument is brought to the step's type.
-        if (!op.scalar.result_boolean && op != ir::kCast && op != ir::kWhere)
+        if (!ir::element_rule(op).gives_boolean() && op != ir::kCast && op != ir::kWhere)
           for (Operand& a : arguments)
             if (a.dtype != dtype) a = converted(a, dtype);
         add_elementwise(op, result.source, dtype, result.sizes, arguments, attributes);

@@ -13,8 +13,7 @@ const OpDef kAbs{
     .inputs = {{"x"}},
     .infer = ops::infer_number,
     .gradient = gradient_abs,
-    .scalar = {.body = "math::abs(x)"},
-    .fold = [](const double* x) { return std::abs(x[0]); },
+    .scalar = [](ElementRule& e) { return abs(e.x()); },
     .cases = [] { return ops::unary_cases(-4, 4, {}, true); },
 };
 

@@ -13,7 +13,7 @@ const OpDef kAcos{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_acos,
-    .scalar = {.body = "math::acos(x)"},
+    .scalar = [](ElementRule& e) { return acos(e.x()); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(-0.9, 0.9); },
 };

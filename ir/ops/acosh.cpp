@@ -13,7 +13,7 @@ const OpDef kAcosh{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_acosh,
-    .scalar = {.body = "math::acosh(x)"},
+    .scalar = [](ElementRule& e) { return acosh(e.x()); },
     .cases = [] { return ops::unary_cases(1.2, 5); },
 };
 

@@ -13,8 +13,7 @@ const OpDef kAdd{
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary,
     .gradient = gradient_add,
-    .scalar = {.body = "x + y", .integer_body = "math::add(x, y)"},
-    .fold = [](const double* x) { return x[0] + x[1]; },
+    .scalar = [](ElementRule& e) { return e.x() + e.y(); },
     .commutative = true,
     .cases = [] { return ops::binary_cases(-4, 4, -4, 4, true); },
 };

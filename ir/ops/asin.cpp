@@ -13,7 +13,7 @@ const OpDef kAsin{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_asin,
-    .scalar = {.body = "math::asin(x)"},
+    .scalar = [](ElementRule& e) { return asin(e.x()); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(-0.9, 0.9); },
 };

@@ -13,7 +13,7 @@ const OpDef kAsinh{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_asinh,
-    .scalar = {.body = "math::asinh(x)"},
+    .scalar = [](ElementRule& e) { return asinh(e.x()); },
     .cases = [] { return ops::unary_cases(-4, 4); },
 };
 

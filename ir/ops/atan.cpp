@@ -13,7 +13,7 @@ const OpDef kAtan{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_atan,
-    .scalar = {.body = "math::atan(x)"},
+    .scalar = [](ElementRule& e) { return atan(e.x()); },
     .cases = [] { return ops::unary_cases(-4, 4); },
 };
 

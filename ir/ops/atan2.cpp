@@ -19,7 +19,7 @@ const OpDef kAtan2{
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary_floating,
     .gradient = gradient_atan2,
-    .scalar = {.body = "math::atan2(x, y)"},
+    .scalar = [](ElementRule& e) { return atan2(e.x(), e.y()); },
     .amp = AmpClass::black,
     .cases = [] { return ops::binary_cases(-3, 3, 0.5, 3, false); },
 };

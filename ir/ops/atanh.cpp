@@ -13,7 +13,7 @@ const OpDef kAtanh{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_atanh,
-    .scalar = {.body = "math::atanh(x)"},
+    .scalar = [](ElementRule& e) { return atanh(e.x()); },
     .cases = [] { return ops::unary_cases(-0.9, 0.9); },
 };
 

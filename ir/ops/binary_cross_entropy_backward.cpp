@@ -16,7 +16,11 @@ const OpDef kBinaryCrossEntropyBackward{
         "t = 0 or 1.",
     .inputs = {{"dy"}, {"x"}, {"t"}},
     .infer = infer_binary_cross_entropy_backward,
-    .scalar = {.body = "x * (y - z) / math::max(y * (T(1) - y), T(1e-12))"},
+    .scalar =
+        [](ElementRule& e) {
+          const Scalar x = e.x(), y = e.y(), z = e.z();
+          return x * (y - z) / max(y * (1 - y), 1e-12);
+        },
     .amp = AmpClass::black,
     .cases =
         [] {

@@ -7,7 +7,7 @@ const OpDef kBitwiseNot{
     .doc = "y = all bits of x turned, of integers; the opposite, of bools.",
     .inputs = {{"x"}},
     .infer = ops::infer_bitwise,
-    .scalar = {.body = "T(x ^ T(-1))"},
+    .scalar = [](ElementRule& e) { return bitwise_xor(e.x(), -1); },
     .cases = [] { return ops::bitwise_cases(1); },
 };
 

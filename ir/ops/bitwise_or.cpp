@@ -7,7 +7,7 @@ const OpDef kBitwiseOr{
     .doc = "z = x | y of integers or bools, bit by bit, either set; broadcast as in NumPy.",
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_bitwise,
-    .scalar = {.body = "T(x | y)"},
+    .scalar = [](ElementRule& e) { return bitwise_or(e.x(), e.y()); },
     .commutative = true,
     .cases = [] { return ops::bitwise_cases(2); },
 };

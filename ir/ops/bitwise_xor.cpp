@@ -7,7 +7,7 @@ const OpDef kBitwiseXor{
     .doc = "z = x ^ y of integers or bools, bit by bit, one of them set; broadcast as in NumPy.",
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_bitwise,
-    .scalar = {.body = "T(x ^ y)"},
+    .scalar = [](ElementRule& e) { return bitwise_xor(e.x(), e.y()); },
     .commutative = true,
     .cases = [] { return ops::bitwise_cases(2); },
 };

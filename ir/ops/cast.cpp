@@ -16,8 +16,7 @@ const OpDef kCast{
     .attributes = {{"dtype", AttributeType::dtype, {}, "of the result"}},
     .infer = infer_cast,
     .gradient = gradient_cast,
-    .scalar = {.body = "x"},
-    .fold = [](const double* x) { return x[0]; },
+    .scalar = [](ElementRule& e) { return e.x(); },
     .amp = AmpClass::clear,
     .cases =
         [] {

@@ -8,8 +8,7 @@ const OpDef kCeil{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = ops::gradient_zero,
-    .scalar = {.body = "math::ceil(x)"},
-    .fold = [](const double* x) { return std::ceil(x[0]); },
+    .scalar = [](ElementRule& e) { return ceil(e.x()); },
     .cases = [] { return ops::unary_cases(-4, 4); },
 };
 

@@ -20,7 +20,11 @@ const OpDef kCelu{
     .attributes = {{"alpha", AttributeType::number, 1.0, "minus the limit at -infinity; not 0"}},
     .infer = infer_celu,
     .gradient = gradient_celu,
-    .scalar = {.body = "x > T(0) ? x : alpha * math::expm1(x / alpha)"},
+    .scalar =
+        [](ElementRule& e) {
+          const Scalar x = e.x(), alpha = e["alpha"];
+          return select(x > 0, x, alpha * expm1(x / alpha));
+        },
     .amp = AmpClass::black,
     .cases = [] { return ops::join(ops::unary_cases(-4, 4), ops::unary_cases(-4, 4, {{"alpha", 0.5}})); },
 };

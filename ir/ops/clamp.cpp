@@ -33,7 +33,11 @@ const OpDef kClamp{
                    {"max", AttributeType::number, std::numeric_limits<double>::infinity(), "upper limit"}},
     .infer = infer_clamp,
     .gradient = gradient_clamp,
-    .scalar = {.body = "(x < min ? min : x) > max ? max : x < min ? min : x", .least = "min", .most = "max"},
+    .scalar =
+        [](ElementRule& e) {
+          const Scalar x = e.x(), least = e["min"], most = e["max"], above = select(x < least, least, x);
+          return select(above > most, most, above);
+        },
     .amp = AmpClass::clear,
     .cases =
         [] {

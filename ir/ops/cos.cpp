@@ -13,8 +13,7 @@ const OpDef kCos{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_cos,
-    .scalar = {.body = "math::cos(x)"},
-    .fold = [](const double* x) { return std::cos(x[0]); },
+    .scalar = [](ElementRule& e) { return cos(e.x()); },
     .cases = [] { return ops::unary_cases(-7, 7); },
 };
 

@@ -13,7 +13,7 @@ const OpDef kCosh{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_cosh,
-    .scalar = {.body = "math::cosh(x)"},
+    .scalar = [](ElementRule& e) { return cosh(e.x()); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(-3, 3); },
 };

@@ -17,8 +17,7 @@ const OpDef kDiv{
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary_floating,
     .gradient = gradient_div,
-    .scalar = {.body = "x / y"},
-    .fold = [](const double* x) { return x[0] / x[1]; },
+    .scalar = [](ElementRule& e) { return e.x() / e.y(); },
     .cases = [] { return ops::binary_cases(-4, 4, 0.5, 4, false); },
 };
 

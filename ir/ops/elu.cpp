@@ -15,7 +15,11 @@ const OpDef kElu{
     .attributes = {{"alpha", AttributeType::number, 1.0, "minus the limit at -infinity"}},
     .infer = ops::infer_floating,
     .gradient = gradient_elu,
-    .scalar = {.body = "x > T(0) ? x : alpha * math::expm1(x)"},
+    .scalar =
+        [](ElementRule& e) {
+          const Scalar x = e.x(), alpha = e["alpha"];
+          return select(x > 0, x, alpha * expm1(x));
+        },
     .amp = AmpClass::black,
     .cases = [] { return ops::join(ops::unary_cases(-4, 4), ops::unary_cases(-4, 4, {{"alpha", 0.5}})); },
 };

@@ -13,8 +13,7 @@ const OpDef kErf{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_erf,
-    .scalar = {.body = "math::erf(x)"},
-    .fold = [](const double* x) { return std::erf(x[0]); },
+    .scalar = [](ElementRule& e) { return erf(e.x()); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(-3, 3); },
 };

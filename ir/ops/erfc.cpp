@@ -13,7 +13,7 @@ const OpDef kErfc{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_erfc,
-    .scalar = {.body = "math::erfc(x)"},
+    .scalar = [](ElementRule& e) { return erfc(e.x()); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(-3, 3); },
 };

@@ -13,8 +13,7 @@ const OpDef kExp{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_exp,
-    .scalar = {.body = "math::exp(x)"},
-    .fold = [](const double* x) { return std::exp(x[0]); },
+    .scalar = [](ElementRule& e) { return exp(e.x()); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(-4, 4); },
 };

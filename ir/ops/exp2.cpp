@@ -13,7 +13,7 @@ const OpDef kExp2{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_exp2,
-    .scalar = {.body = "math::pow(T(2), x)"},
+    .scalar = [](ElementRule& e) { return pow(2, e.x()); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(-4, 4); },
 };

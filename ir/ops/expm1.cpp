@@ -13,8 +13,7 @@ const OpDef kExpm1{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_expm1,
-    .scalar = {.body = "math::expm1(x)"},
-    .fold = [](const double* x) { return std::expm1(x[0]); },
+    .scalar = [](ElementRule& e) { return expm1(e.x()); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(-4, 4); },
 };

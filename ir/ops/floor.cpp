@@ -8,8 +8,7 @@ const OpDef kFloor{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = ops::gradient_zero,
-    .scalar = {.body = "math::floor(x)"},
-    .fold = [](const double* x) { return std::floor(x[0]); },
+    .scalar = [](ElementRule& e) { return floor(e.x()); },
     .cases = [] { return ops::unary_cases(-4, 4); },
 };
 

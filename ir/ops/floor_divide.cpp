@@ -11,7 +11,7 @@ const OpDef kFloorDivide{
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary,
     .gradient = ops::gradient_zero,
-    .scalar = {.body = "math::floor_divide(x, y)"},
+    .scalar = [](ElementRule& e) { return floor_divide(e.x(), e.y()); },
     .cases = [] { return ops::binary_cases(-5, 5, 0.6, 3, true); },
 };
 

@@ -14,7 +14,7 @@ const OpDef kFmod{
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary,
     .gradient = gradient_fmod,
-    .scalar = {.body = "math::fmod(x, y)"},
+    .scalar = [](ElementRule& e) { return fmod(e.x(), e.y()); },
     .cases = [] { return ops::binary_cases(-5, 5, 0.6, 3, true); },
 };
 

@@ -24,7 +24,7 @@ const OpDef kFull{
                    {"value", AttributeType::number, {}, "converted to dtype"},
                    {"dtype", AttributeType::dtype, DType::f32, "of the result"}},
     .infer = infer_full,
-    .scalar = {.body = "value"},
+    .scalar = [](ElementRule& e) { return e["value"]; },
     .kernel = kernel_full,
     .cost = [](const NodeView&) { return Cost{}; },
     .cases =

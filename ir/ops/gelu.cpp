@@ -17,7 +17,7 @@ const OpDef kGelu{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_gelu,
-    .scalar = {.body = "T(0.5) * x * (T(1) + math::erf(x * T(0.70710678118654752)))"},
+    .scalar = [](ElementRule& e) { return 0.5 * e.x() * (1 + erf(e.x() * 0.70710678118654752)); },
     .cases = [] { return ops::unary_cases(-4, 4); },
 };
 

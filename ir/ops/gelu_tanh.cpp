@@ -15,7 +15,11 @@ const OpDef kGeluTanh{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_gelu_tanh,
-    .scalar = {.body = "T(0.5) * x * (T(1) + math::tanh(T(0.79788456080286536) * x * (T(1) + T(0.044715) * x * x)))"},
+    .scalar =
+        [](ElementRule& e) {
+          const Scalar x = e.x();
+          return 0.5 * x * (1 + tanh(0.79788456080286536 * x * (1 + 0.044715 * x * x)));
+        },
     .cases = [] { return ops::unary_cases(-4, 4); },
 };
 

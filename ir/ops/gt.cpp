@@ -7,8 +7,7 @@ const OpDef kGt{
     .doc = "z = x > y, a bool; broadcast as in NumPy.",
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_comparison,
-    .scalar = {.body = "x > y", .result_boolean = true},
-    .fold = [](const double* x) { return x[0] > x[1] ? 1.0 : 0.0; },
+    .scalar = [](ElementRule& e) { return e.x() > e.y(); },
     .cases = [] { return ops::comparison_cases(); },
 };
 

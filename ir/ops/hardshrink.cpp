@@ -17,7 +17,11 @@ const OpDef kHardshrink{
     .attributes = {{"lambd", AttributeType::number, 0.5, "the limit"}},
     .infer = ops::infer_floating,
     .gradient = gradient_hardshrink,
-    .scalar = {.body = "((x >= -lambd) & (x <= lambd)) ? T(0) : x"},
+    .scalar =
+        [](ElementRule& e) {
+          const Scalar x = e.x(), lambd = e["lambd"];
+          return select((x >= -lambd) & (x <= lambd), 0, x);
+        },
     .cases = [] { return ops::unary_cases(-2, 2); },
 };
 

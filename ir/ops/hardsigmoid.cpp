@@ -14,7 +14,11 @@ const OpDef kHardsigmoid{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_hardsigmoid,
-    .scalar = {.body = "x <= T(-3) ? T(0) : x >= T(3) ? T(1) : x * T(1.0 / 6) + T(0.5)"},
+    .scalar =
+        [](ElementRule& e) {
+          const Scalar x = e.x();
+          return select(x <= -3, 0, select(x >= 3, 1, x * (1.0 / 6) + 0.5));
+        },
     .cases = [] { return ops::unary_cases(-5, 5); },
 };
 

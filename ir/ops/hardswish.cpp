@@ -15,7 +15,11 @@ const OpDef kHardswish{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_hardswish,
-    .scalar = {.body = "x <= T(-3) ? T(0) : x >= T(3) ? x : x * (x * T(1.0 / 6) + T(0.5))"},
+    .scalar =
+        [](ElementRule& e) {
+          const Scalar x = e.x();
+          return select(x <= -3, 0, select(x >= 3, x, x * (x * (1.0 / 6) + 0.5)));
+        },
     .cases = [] { return ops::unary_cases(-5, 5); },
 };
 

@@ -28,7 +28,11 @@ const OpDef kHardtanh{
                    {"max", AttributeType::number, 1.0, "upper limit"}},
     .infer = infer_hardtanh,
     .gradient = gradient_hardtanh,
-    .scalar = {.body = "x < min ? min : x > max ? max : x", .least = "min", .most = "max"},
+    .scalar =
+        [](ElementRule& e) {
+          const Scalar x = e.x(), least = e["min"], most = e["max"];
+          return select(x < least, least, select(x > most, most, x));
+        },
     .amp = AmpClass::clear,
     .cases =
         [] {

@@ -7,7 +7,7 @@ const OpDef kIsfinite{
     .doc = "y = whether x is neither infinite nor NaN.",
     .inputs = {{"x"}},
     .infer = ops::infer_floating_to_bool,
-    .scalar = {.body = "math::isfinite(x)", .result_boolean = true},
+    .scalar = [](ElementRule& e) { return isfinite(e.x()); },
     .cases = [] { return ops::comparison_cases_of(1); },
 };
 

@@ -7,7 +7,7 @@ const OpDef kIsinf{
     .doc = "y = whether x is infinite.",
     .inputs = {{"x"}},
     .infer = ops::infer_floating_to_bool,
-    .scalar = {.body = "math::isinf(x)", .result_boolean = true},
+    .scalar = [](ElementRule& e) { return isinf(e.x()); },
     .cases = [] { return ops::comparison_cases_of(1); },
 };
 

@@ -7,7 +7,7 @@ const OpDef kIsnan{
     .doc = "y = whether x is not a number.",
     .inputs = {{"x"}},
     .infer = ops::infer_floating_to_bool,
-    .scalar = {.body = "math::isnan(x)", .result_boolean = true},
+    .scalar = [](ElementRule& e) { return isnan(e.x()); },
     .cases = [] { return ops::comparison_cases_of(1); },
 };
 

@@ -16,7 +16,11 @@ const OpDef kLeakyRelu{
     .attributes = {{"negative_slope", AttributeType::number, 0.01, "factor below 0"}},
     .infer = ops::infer_floating,
     .gradient = gradient_leaky_relu,
-    .scalar = {.body = "x > T(0) ? x : x * negative_slope"},
+    .scalar =
+        [](ElementRule& e) {
+          const Scalar x = e.x(), negative_slope = e["negative_slope"];
+          return select(x > 0, x, x * negative_slope);
+        },
     .amp = AmpClass::clear,
     .cases = [] { return ops::join(ops::unary_cases(-4, 4), ops::unary_cases(-4, 4, {{"negative_slope", -0.5}})); },
 };

@@ -13,8 +13,7 @@ const OpDef kLog{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_log,
-    .scalar = {.body = "math::log(x)"},
-    .fold = [](const double* x) { return std::log(x[0]); },
+    .scalar = [](ElementRule& e) { return log(e.x()); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(0.1, 8); },
 };

@@ -13,7 +13,7 @@ const OpDef kLog10{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_log10,
-    .scalar = {.body = "math::log10(x)"},
+    .scalar = [](ElementRule& e) { return log10(e.x()); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(0.2, 5); },
 };

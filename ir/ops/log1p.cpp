@@ -13,8 +13,7 @@ const OpDef kLog1p{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_log1p,
-    .scalar = {.body = "math::log1p(x)"},
-    .fold = [](const double* x) { return std::log1p(x[0]); },
+    .scalar = [](ElementRule& e) { return log1p(e.x()); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(-0.9, 8); },
 };

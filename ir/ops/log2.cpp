@@ -13,7 +13,7 @@ const OpDef kLog2{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_log2,
-    .scalar = {.body = "math::log2(x)"},
+    .scalar = [](ElementRule& e) { return log2(e.x()); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(0.2, 5); },
 };

@@ -18,8 +18,11 @@ const OpDef kLogaddexp{
     .infer = ops::infer_binary_floating,
     .gradient = gradient_logaddexp,
     // What is equal is told apart for the infinities' sake: their difference is no number.
-    .scalar = {.body =
-                   "x == y ? x + T(0.69314718055994531) : math::max(x, y) + math::log1p(math::exp(-math::abs(x - y)))"},
+    .scalar =
+        [](ElementRule& e) {
+          const Scalar x = e.x(), y = e.y();
+          return select(x == y, x + 0.69314718055994531, max(x, y) + log1p(exp(-abs(x - y))));
+        },
     .amp = AmpClass::black,
     .commutative = true,
     .cases = [] { return ops::binary_cases(-4, 4, -4, 4, false); },

@@ -7,8 +7,7 @@ const OpDef kLogicalNot{
     .doc = "y = true where x is 0 or false.",
     .inputs = {{"x"}},
     .infer = [](InferContext& c) { c.output(DType::boolean, c.input(0).shape); },
-    .scalar = {.body = "x == T(0)", .result_boolean = true},
-    .fold = [](const double* x) { return x[0] == 0 ? 1.0 : 0.0; },
+    .scalar = [](ElementRule& e) { return e.x() == 0; },
     .cases = [] { return ops::logical_cases(1); },
 };
 

@@ -9,7 +9,7 @@ const OpDef kLogicalXor{
         "NumPy.",
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_comparison,
-    .scalar = {.body = "(x != T(0)) != (y != T(0))", .result_boolean = true},
+    .scalar = [](ElementRule& e) { return nonzero(e.x()) != nonzero(e.y()); },
     .commutative = true,
     .cases = [] { return ops::logical_cases(2); },
 };

@@ -13,7 +13,7 @@ const OpDef kLogsigmoid{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_logsigmoid,
-    .scalar = {.body = "-math::softplus(-x)"},
+    .scalar = [](ElementRule& e) { return -softplus(-e.x()); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(-6, 6); },
 };

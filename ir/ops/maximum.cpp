@@ -17,8 +17,7 @@ const OpDef kMaximum{
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary,
     .gradient = gradient_maximum,
-    .scalar = {.body = "math::max(x, y)"},
-    .fold = [](const double* x) { return std::isnan(x[0]) || x[0] > x[1] ? x[0] : x[1]; },
+    .scalar = [](ElementRule& e) { return max(e.x(), e.y()); },
     .amp = AmpClass::clear,
     .cases = [] { return ops::binary_cases(-4, 4, -4, 4, true); },
 };

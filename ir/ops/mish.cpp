@@ -14,7 +14,7 @@ const OpDef kMish{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_mish,
-    .scalar = {.body = "x * math::tanh(math::softplus(x))"},
+    .scalar = [](ElementRule& e) { return e.x() * tanh(softplus(e.x())); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(-4, 4); },
 };

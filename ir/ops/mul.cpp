@@ -14,8 +14,7 @@ const OpDef kMul{
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary,
     .gradient = gradient_mul,
-    .scalar = {.body = "x * y", .integer_body = "math::mul(x, y)"},
-    .fold = [](const double* x) { return x[0] * x[1]; },
+    .scalar = [](ElementRule& e) { return e.x() * e.y(); },
     .commutative = true,
     .cases = [] { return ops::binary_cases(-4, 4, -4, 4, true); },
 };

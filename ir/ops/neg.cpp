@@ -10,8 +10,7 @@ const OpDef kNeg{
     .inputs = {{"x"}},
     .infer = ops::infer_number,
     .gradient = gradient_neg,
-    .scalar = {.body = "-x", .integer_body = "math::neg(x)"},
-    .fold = [](const double* x) { return -x[0]; },
+    .scalar = [](ElementRule& e) { return -e.x(); },
     .cases = [] { return ops::unary_cases(-4, 4, {}, true); },
 };
 

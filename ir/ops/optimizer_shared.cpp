@@ -106,8 +106,8 @@ double operations(const NodeView& node) {
   const std::vector<bool> needed = rule.needed();
   double count = 0;
   for (std::size_t t = 0; t < needed.size(); ++t) {
-    const UpdateTerm& term = rule.terms()[t];
-    if (needed[t] && term.level == UpdateTerm::Level::element && !term.arguments.empty())
+    const FormulaTerm& term = rule.terms()[t];
+    if (needed[t] && term.level == FormulaTerm::Level::element && !term.arguments.empty())
       count += term.name == "fma" ? 2 : 1;
   }
   return count;

@@ -24,8 +24,7 @@ const OpDef kPow{
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary,
     .gradient = gradient_pow,
-    .scalar = {.body = "math::pow(x, y)"},
-    .fold = [](const double* x) { return std::pow(x[0], x[1]); },
+    .scalar = [](ElementRule& e) { return pow(e.x(), e.y()); },
     .amp = AmpClass::black,
     .cases =
         [] {

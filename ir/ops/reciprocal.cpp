@@ -13,8 +13,7 @@ const OpDef kReciprocal{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_reciprocal,
-    .scalar = {.body = "T(1) / x"},
-    .fold = [](const double* x) { return 1 / x[0]; },
+    .scalar = [](ElementRule& e) { return 1 / e.x(); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(0.2, 4); },
 };

@@ -15,8 +15,7 @@ const OpDef kRelu{
     .inputs = {{"x"}},
     .infer = ops::infer_number,
     .gradient = gradient_relu,
-    .scalar = {.body = "x < T(0) ? T(0) : x", .least = "0", .most = "inf"},
-    .fold = [](const double* x) { return x[0] < 0 ? 0 : x[0]; },
+    .scalar = [](ElementRule& e) { return select(e.x() < 0, 0, e.x()); },
     .cases = [] { return ops::unary_cases(-4, 4, {}, true); },
 };
 

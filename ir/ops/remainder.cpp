@@ -14,7 +14,7 @@ const OpDef kRemainder{
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary,
     .gradient = gradient_remainder,
-    .scalar = {.body = "math::remainder(x, y)"},
+    .scalar = [](ElementRule& e) { return remainder(e.x(), e.y()); },
     .cases = [] { return ops::binary_cases(-5, 5, 0.6, 3, true); },
 };
 

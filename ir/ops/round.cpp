@@ -8,8 +8,7 @@ const OpDef kRound{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = ops::gradient_zero,
-    .scalar = {.body = "math::round(x)"},
-    .fold = [](const double* x) { return std::nearbyint(x[0]); },
+    .scalar = [](ElementRule& e) { return round(e.x()); },
     .cases = [] { return ops::unary_cases(-4, 4); },
 };
 

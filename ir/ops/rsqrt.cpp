@@ -13,8 +13,7 @@ const OpDef kRsqrt{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_rsqrt,
-    .scalar = {.body = "T(1) / math::sqrt(x)"},
-    .fold = [](const double* x) { return 1 / std::sqrt(x[0]); },
+    .scalar = [](ElementRule& e) { return 1 / sqrt(e.x()); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(0.1, 8); },
 };

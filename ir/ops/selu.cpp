@@ -14,8 +14,12 @@ const OpDef kSelu{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_selu,
-    .scalar = {.body = "x > T(0) ? T(1.0507009873554804934193349852946) * x : T(1.0507009873554804934193349852946) * "
-                       "(T(1.6732632423543772848170429916717) * math::expm1(x))"},
+    .scalar =
+        [](ElementRule& e) {
+          const Scalar x = e.x();
+          return select(x > 0, 1.0507009873554804934193349852946 * x,
+                        1.0507009873554804934193349852946 * (1.6732632423543772848170429916717 * expm1(x)));
+        },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(-4, 4); },
 };

@@ -6,7 +6,7 @@
 //     g.set(0, dy * (1 - y * y));
 //   }
 //   const OpDef kTanh{.name = "tanh", .doc = "...", .inputs = {{"x"}}, .infer = ops::infer_floating,
-//                     .gradient = gradient_tanh, .scalar = {.body = "math::tanh(x)"},
+//                     .gradient = gradient_tanh, .scalar = [](ElementRule& e) { return tanh(e.x()); },
 //                     .cases = [] { return ops::unary_cases(-3, 3); }};
 #pragma once
 
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "ir/diagnostic.h"
+#include "ir/element_rule.h"
 #include "ir/ops.h"
 
 namespace graven::ir::ops {

@@ -13,8 +13,7 @@ const OpDef kSigmoid{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_sigmoid,
-    .scalar = {.body = "T(1) / (T(1) + math::exp(-x))"},
-    .fold = [](const double* x) { return 1 / (1 + std::exp(-x[0])); },
+    .scalar = [](ElementRule& e) { return 1 / (1 + exp(-e.x())); },
     .cases = [] { return ops::unary_cases(-6, 6); },
 };
 

@@ -8,8 +8,7 @@ const OpDef kSign{
     .inputs = {{"x"}},
     .infer = ops::infer_number,
     .gradient = ops::gradient_zero,
-    .scalar = {.body = "math::sign(x)"},
-    .fold = [](const double* x) { return static_cast<double>((x[0] > 0) - (x[0] < 0)); },
+    .scalar = [](ElementRule& e) { return sign(e.x()); },
     .cases = [] { return ops::unary_cases(-4, 4, {}, true); },
 };
 

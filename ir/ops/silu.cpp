@@ -14,7 +14,7 @@ const OpDef kSilu{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_silu,
-    .scalar = {.body = "x / (T(1) + math::exp(-x))"},
+    .scalar = [](ElementRule& e) { return e.x() / (1 + exp(-e.x())); },
     .cases = [] { return ops::unary_cases(-6, 6); },
 };
 

@@ -13,8 +13,7 @@ const OpDef kSin{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_sin,
-    .scalar = {.body = "math::sin(x)"},
-    .fold = [](const double* x) { return std::sin(x[0]); },
+    .scalar = [](ElementRule& e) { return sin(e.x()); },
     .cases = [] { return ops::unary_cases(-7, 7); },
 };
 

@@ -13,7 +13,7 @@ const OpDef kSinh{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_sinh,
-    .scalar = {.body = "math::sinh(x)"},
+    .scalar = [](ElementRule& e) { return sinh(e.x()); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(-3, 3); },
 };

@@ -17,7 +17,11 @@ const OpDef kSoftplus{
                    {"threshold", AttributeType::number, 20.0, "above it the function is linear"}},
     .infer = ops::infer_floating,
     .gradient = gradient_softplus,
-    .scalar = {.body = "x * beta > threshold ? x : math::log1p(math::exp(x * beta)) / beta"},
+    .scalar =
+        [](ElementRule& e) {
+          const Scalar x = e.x(), beta = e["beta"], threshold = e["threshold"];
+          return select(x * beta > threshold, x, log1p(exp(x * beta)) / beta);
+        },
     .amp = AmpClass::black,
     .cases =
         [] { return ops::join(ops::unary_cases(-6, 6), ops::unary_cases(-6, 6, {{"beta", 2.0}, {"threshold", 5.0}})); },

@@ -23,7 +23,11 @@ const OpDef kSoftshrink{
     .attributes = {{"lambd", AttributeType::number, 0.5, "at least 0"}},
     .infer = infer_softshrink,
     .gradient = gradient_softshrink,
-    .scalar = {.body = "x > lambd ? x - lambd : x < -lambd ? x + lambd : x * T(0)"},
+    .scalar =
+        [](ElementRule& e) {
+          const Scalar x = e.x(), lambd = e["lambd"];
+          return select(x > lambd, x - lambd, select(x < -lambd, x + lambd, x * 0));
+        },
     .cases = [] { return ops::unary_cases(-2, 2); },
 };
 

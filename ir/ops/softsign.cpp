@@ -14,7 +14,7 @@ const OpDef kSoftsign{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_softsign,
-    .scalar = {.body = "x / (T(1) + math::abs(x))"},
+    .scalar = [](ElementRule& e) { return e.x() / (1 + abs(e.x())); },
     .cases = [] { return ops::unary_cases(-4, 4); },
 };
 

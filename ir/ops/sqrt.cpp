@@ -13,8 +13,7 @@ const OpDef kSqrt{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_sqrt,
-    .scalar = {.body = "math::sqrt(x)"},
-    .fold = [](const double* x) { return std::sqrt(x[0]); },
+    .scalar = [](ElementRule& e) { return sqrt(e.x()); },
     .cases = [] { return ops::unary_cases(0.1, 8); },
 };
 

@@ -13,8 +13,7 @@ const OpDef kSquare{
     .inputs = {{"x"}},
     .infer = ops::infer_number,
     .gradient = gradient_square,
-    .scalar = {.body = "x * x", .integer_body = "math::mul(x, x)"},
-    .fold = [](const double* x) { return x[0] * x[0]; },
+    .scalar = [](ElementRule& e) { return e.x() * e.x(); },
     .cases = [] { return ops::unary_cases(-4, 4, {}, true); },
 };
 

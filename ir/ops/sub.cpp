@@ -13,8 +13,7 @@ const OpDef kSub{
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary,
     .gradient = gradient_sub,
-    .scalar = {.body = "x - y", .integer_body = "math::sub(x, y)"},
-    .fold = [](const double* x) { return x[0] - x[1]; },
+    .scalar = [](ElementRule& e) { return e.x() - e.y(); },
     .cases = [] { return ops::binary_cases(-4, 4, -4, 4, true); },
 };
 

@@ -13,7 +13,7 @@ const OpDef kTan{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_tan,
-    .scalar = {.body = "math::tan(x)"},
+    .scalar = [](ElementRule& e) { return tan(e.x()); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(-1.2, 1.2); },
 };

@@ -13,8 +13,7 @@ const OpDef kTanh{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_tanh,
-    .scalar = {.body = "math::tanh(x)"},
-    .fold = [](const double* x) { return std::tanh(x[0]); },
+    .scalar = [](ElementRule& e) { return tanh(e.x()); },
     .cases = [] { return ops::unary_cases(-3, 3); },
 };
 

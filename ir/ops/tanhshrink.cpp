@@ -14,7 +14,7 @@ const OpDef kTanhshrink{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_tanhshrink,
-    .scalar = {.body = "x - math::tanh(x)"},
+    .scalar = [](ElementRule& e) { return e.x() - tanh(e.x()); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(-4, 4); },
 };

@@ -16,7 +16,11 @@ const OpDef kThreshold{
                    {"value", AttributeType::number, 0.0, "what stands for what is not above it"}},
     .infer = ops::infer_floating,
     .gradient = gradient_threshold,
-    .scalar = {.body = "x <= threshold ? value : x"},
+    .scalar =
+        [](ElementRule& e) {
+          const Scalar x = e.x(), threshold = e["threshold"], value = e["value"];
+          return select(x <= threshold, value, x);
+        },
     .cases = [] { return ops::unary_cases(-2, 2, {{"threshold", 0.25}, {"value", -1.5}}); },
 };
 

@@ -8,7 +8,7 @@ const OpDef kTrunc{
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = ops::gradient_zero,
-    .scalar = {.body = "math::trunc(x)"},
+    .scalar = [](ElementRule& e) { return trunc(e.x()); },
     .cases = [] { return ops::unary_cases(-4, 4); },
 };
 

@@ -21,8 +21,7 @@ const OpDef kWhere{
     .inputs = {{"condition"}, {"x"}, {"y"}},
     .infer = infer_where,
     .gradient = gradient_where,
-    .scalar = {.body = "x != T(0) ? y : z"},
-    .fold = [](const double* x) { return x[0] != 0 ? x[1] : x[2]; },
+    .scalar = [](ElementRule& e) { return select(nonzero(e.x()), e.y(), e.z()); },
     .amp = AmpClass::clear,
     .cases =
         [] {

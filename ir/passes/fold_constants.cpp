@@ -4,6 +4,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "ir/element_rule.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
 #include "ir/passes/tensor_value.h"
@@ -79,6 +80,12 @@ class ConstantFolder {
   }
 
  private:
+  static double number_of(const Attribute& value) {
+    if (const bool* b = std::get_if<bool>(&value)) return *b ? 1 : 0;
+    if (const std::int64_t* i = std::get_if<std::int64_t>(&value)) return static_cast<double>(*i);
+    return std::get<double>(value);
+  }
+
   const Known* known(ValueId v) {
     if (v == kNone) return nullptr;
     if (const auto found = known_.find(v); found != known_.end()) return &found->second;
@@ -108,17 +115,21 @@ class ConstantFolder {
   bool evaluate_elementwise(const Node& node, const std::vector<const Known*>& inputs, bool uniform,
                             const TensorType& type, Known& result) {
     // Powers of integers wrap around in the kernels; those are left to them.
-    if (node.op->fold == nullptr || (is_integral(type.dtype) && node.is(kPow))) return false;
+    if (is_integral(type.dtype) && node.is(kPow)) return false;
+    const ElementRule& rule = element_rule(*node.op);
+    const auto attribute = [&](std::string_view name) { return number_of(node.attributes.at(name)); };
+    const DType computed = graph_.type(node.inputs.back()).dtype;  // the first may be a condition
     bool valid = true;
-    auto round = [&](double x) {
-      valid = valid && can_hold(type.dtype, x);
-      return valid ? round_to(type.dtype, x) : 0;
+    const auto made_of = [&](std::span<const double> x) {
+      const std::optional<double> value = rule.evaluate(x, attribute, computed);
+      valid = valid && value && can_hold(type.dtype, *value);
+      return valid ? round_to(type.dtype, *value) : 0;
     };
     result.uniform = uniform;
     std::vector<double> x;  // one element of each input
     for (const Known* input : inputs) x.push_back(input->value);
     if (uniform) {
-      result.value = round(node.op->fold(x.data()));
+      result.value = made_of(x);
       return valid;
     }
     const std::vector<std::int64_t> shape = type.shape.values();
@@ -135,7 +146,7 @@ class ConstantFolder {
     result.elements.resize(count);
     for (std::size_t e = 0; e < count; ++e) {
       for (std::size_t i = 0; i < inputs.size(); ++i) x[i] = arguments[i][e];
-      result.elements[e] = round(node.op->fold(x.data()));
+      result.elements[e] = made_of(x);
     }
     return valid;
   }

@@ -10,7 +10,10 @@
 #include <random>
 
 #include "ir/diagnostic.h"
+#include "ir/element_rule.h"
 #include "ir/op.h"
+#include "ir/ops.h"
+#include "ir/passes/passes.h"
 
 namespace graven::codegen {
 namespace {
@@ -142,7 +145,8 @@ TEST(Functor, EqualNamesAreEqualTexts) {
         const Operator& op = operators[random() % operators.size()];
         std::vector<std::int32_t> arguments;
         while (arguments.size() < op.arguments) arguments.push_back(draw(types.size()));
-        const bool boolean = ir::get_op(op.name).scalar.result_boolean, cast = op.name == std::string("cast");
+        const bool boolean = ir::element_rule(ir::get_op(op.name)).gives_boolean(),
+                   cast = op.name == std::string("cast");
         const DType dtype = boolean ? DType::boolean
                             : cast  ? dtypes[random() % 3]
                                     : types[static_cast<std::size_t>(arguments.back())];
@@ -177,7 +181,7 @@ TEST(Functor, ChainsAreNotNamedAsOperatorsAre) {
     for (const ir::AttributeSpec& spec : op.attributes)
       if (spec.type == ir::AttributeType::number) constants.emplace_back(spec.name, 2);
     return step(std::string(op.name), std::move(arguments), std::move(constants),
-                op.scalar.result_boolean ? DType::boolean : DType::f32);
+                ir::element_rule(op).gives_boolean() ? DType::boolean : DType::f32);
   };
   std::map<std::string, std::string> texts;
   const auto add = [&](const ScalarProgram& program) {
@@ -189,7 +193,7 @@ TEST(Functor, ChainsAreNotNamedAsOperatorsAre) {
   for (const ir::OpDef* a : operators)
     for (const ir::OpDef* b : operators) {
       const auto inputs = static_cast<std::int32_t>(a->inputs.size() + b->inputs.size() - 1);
-      if (!a->scalar.result_boolean)
+      if (!ir::element_rule(*a).gives_boolean())
         add({inputs, {apply(*a, -1, 0), apply(*b, inputs, static_cast<std::int32_t>(a->inputs.size()))}});
     }
   EXPECT_GT(texts.size(), 1000u);
@@ -309,6 +313,44 @@ TEST(Functor, WhatReadsBoolsAloneSpellsItsTypes) {
        {ScalarProgram{2, {full(0, DType::f32), step("where", {0, 1, 2})}},
         ScalarProgram{1, {full(0, DType::f32), step("gt", {0, 1}, {}, DType::boolean), step("where", {2, 1, 1})}}})
     EXPECT_EQ(make_functor(known).text.find("float"), std::string::npos) << make_functor(known).text;
+}
+
+/// The name of what an operator's gradient computes of what comes in, as the passes leave it.
+std::string name_of_gradient(const ir::OpDef& op) {
+  ir::Graph graph;
+  const ir::TensorType type{DType::f32, {2}};
+  const ir::ValueId x = graph.add_input("x", type), g = graph.add_input("g", type);
+  graph.add_node(op, {x}, {}, {});
+  const ir::Node node = graph.nodes[0];
+  ir::GradientBuilder builder(graph, node, {g}, {true});
+  op.gradient(builder);
+  graph.outputs = {builder.gradients()[0]};
+  // What the operator made is given here, so that it is no part of the program.
+  const ir::ValueId y = graph.add_input("y", graph.type(node.outputs[0]));
+  for (ir::Node& n : graph.nodes) std::replace(n.inputs.begin(), n.inputs.end(), node.outputs[0], y);
+  for (const auto pass : {ir::simplify_algebra, ir::fold_constants, ir::simplify_algebra,
+                          ir::merge_common_subexpressions, ir::remove_dead_nodes, ir::fuse_elementwise})
+    pass(graph, {});
+  if (graph.nodes.empty()) return "";
+  const ir::Node& last = graph.nodes.back();
+  if (!last.is(ir::kFusedElementwise)) return std::string(last.op->name);
+  return title(std::get<ir::ScalarProgram>(last.attributes.at("program")));
+}
+
+// Where two have one gradient (softshrink, hardshrink), after the first.
+TEST(Functor, GradientsAreCalledAfterTheirOperators) {
+  std::string names;
+  for (const ir::OpDef* op : ir::all_ops())
+    if (op->elementwise() && op->gradient && op->inputs.size() == 1 && op->name != "cast")
+      if (const std::string name = name_of_gradient(*op); name.find("gradient") != std::string::npos)
+        names += name + '\n';
+  EXPECT_EQ(names,
+            "relu_gradient\nsigmoid_gradient\ntanh_gradient\nrsqrt_gradient\nreciprocal_gradient\ncos_gradient\n"
+            "erf_gradient\ngelu_gradient\ngelu_tanh_gradient\nsilu_gradient\nsoftplus_gradient\nleaky_relu_gradient\n"
+            "elu_gradient\nhardtanh_gradient\ntan_gradient\nasin_gradient\nacos_gradient\natan_gradient\n"
+            "asinh_gradient\nacosh_gradient\natanh_gradient\nerfc_gradient\nhardsigmoid_gradient\nhardswish_gradient\n"
+            "selu_gradient\ncelu_gradient\nsoftsign_gradient\ntanhshrink_gradient\nsoftshrink_gradient\n"
+            "softshrink_gradient\nthreshold_gradient\nlogsigmoid_gradient\n");
 }
 
 TEST(Functor, NumbersReadBackExactly) {

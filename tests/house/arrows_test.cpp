@@ -23,6 +23,7 @@ struct Rule {
 const std::vector<Rule> kRules = {
     {"ir/", {"ir/", "kernels/config/"}},            // operators read the kernels' config structs: data, not code
     {"ir/json_file.cpp", {"ir/", "runtime_min/"}},  // constants beside a graph are a safetensors file
+    {"ir/scalar.cpp", {"ir/", "kernels/cpu/scalar_math.h"}},  // what is folded is what the kernels compute in double
     {"frontend/", {"frontend/", "graven/", "ir/", "kernels/", "runtime_min/"}},  // eager mode runs the kernels
     {"frontend/emit/",
      {"frontend/", "graven/", "ir/", "codegen/emit/",

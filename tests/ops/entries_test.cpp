@@ -9,6 +9,7 @@
 
 #include "codegen/emit/update.h"
 #include "ir/diagnostic.h"
+#include "ir/element_rule.h"
 #include "ir/op_table.h"
 #include "ir/passes/passes.h"
 #include "tests/ops/case_graph.h"
@@ -55,7 +56,7 @@ TEST(Entries, SayWhichResultsAreBools) {
       if (c.inputs.back().type.dtype == DType::boolean) continue;
       const CaseGraph made = make_forward(*op, c);
       const bool found = made.graph.type(made.graph.outputs[0]).dtype == DType::boolean;
-      EXPECT_EQ(op->scalar.result_boolean, found) << op->name << ", " << c.note;
+      EXPECT_EQ(ir::element_rule(*op).gives_boolean(), found) << op->name << ", " << c.note;
       bools += found ? 1 : 0;
     }
   EXPECT_GT(bools, 20);
