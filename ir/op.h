@@ -303,8 +303,8 @@ std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<T
 
 Cost cost_of(const NodeView& node);
 
-/// What the node becomes: the operator's kernel, `elementwise` or `broadcast` for a scalar body (the functor is the
-/// emitter's), a call without a name for an alias.
+/// What the node becomes: the operator's kernel, `elementwise` or `broadcast` for a rule of elements (the functor is
+/// the emitter's), a call without a name for an alias.
 KernelCall lower(const NodeView& node);
 
 }  // namespace graven::ir

@@ -94,7 +94,7 @@ AttributeSpec epilogue_attribute();
 /// Checks the attribute against the residual's presence, and the residual (input `i`) against the result.
 void check_epilogue(const InferContext& c, std::size_t i, const TensorType& result);
 /// User error unless every step names an elementwise operator, reads earlier values of dtypes that it takes, has the
-/// constants that its scalar body reads, and records the dtype that it makes. The program reads one value of each of
+/// constants that its rule reads, and records the dtype that it makes. The program reads one value of each of
 /// the dtypes `inputs`.
 void check_program(const InferContext& c, const ScalarProgram& program, const std::vector<DType>& inputs);
 

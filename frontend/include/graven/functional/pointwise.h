@@ -1,4 +1,4 @@
-// Elementwise functions and activations beside those of functional.h. Each is one operator with a scalar body, or a few
+// Elementwise functions and activations beside those of functional.h. Each is one elementwise operator, or a few
 // that are fused; all broadcast.
 //
 //   Tensor y = hardswish(x);
