@@ -36,7 +36,14 @@ set(EAGER_KERNEL_FLAGS ${GRAVEN_KERNEL_FLAGS})
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # An optimizer's options are read at run time here. Its loop becomes one for each choice of them, or else it would not
   # be vectorised.
-  list(APPEND EAGER_KERNEL_FLAGS --param=max-unswitch-insns=300 --param=max-unswitch-level=6)
+  include(CheckCXXCompilerFlag)
+  foreach(flag --param=max-unswitch-insns=300 --param=max-unswitch-level=6 --param=max-unswitch-depth=6)
+    string(MAKE_C_IDENTIFIER "GRAVEN_HAS${flag}" has_flag)
+    check_cxx_compiler_flag(${flag} ${has_flag})
+    if(${has_flag})
+      list(APPEND EAGER_KERNEL_FLAGS ${flag})  # from g++ 13 on the level is called depth
+    endif()
+  endforeach()
 endif()
 if(GRAVEN_SANITIZE)
   set(EAGER_KERNEL_FLAGS -O1)
