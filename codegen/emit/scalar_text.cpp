@@ -29,19 +29,20 @@ std::string call_text(std::string_view name, const ir::FormulaTerm& term,
 }  // namespace
 
 int binding(const ir::FormulaTerm& term, bool wrapping) {
-  if (wrapping && !wrapping_function(term).empty()) return 5;
+  if (wrapping && !wrapping_function(term).empty()) return 6;
   switch (term.kind) {
     case Kind::select:
       return 0;
     case Kind::nonzero:
     case Kind::is_first_step:
-      return 1;
+      return 2;
     case Kind::negate:
-      return 4;
-    case Kind::infix:
-      return term.boolean ? 1 : term.name == "+" || term.name == "-" ? 2 : 3;
-    default:
       return 5;
+    case Kind::infix:
+      if (term.boolean) return term.name == "&" || term.name == "|" ? 1 : 2;
+      return term.name == "+" || term.name == "-" ? 3 : 4;
+    default:
+      return 6;
   }
 }
 
@@ -51,20 +52,20 @@ std::string operation_text(const ir::FormulaTerm& term,
   if (style.wrapping && !wrapping_function(term).empty()) return call_text(wrapping_function(term), term, argument);
   switch (term.kind) {
     case Kind::nonzero:
-      return argument(0, 2) + " != " + style.zero;
+      return argument(0, 3) + " != " + style.zero;
     case Kind::negate:
-      return "-" + argument(0, 4);
+      return "-" + argument(0, 5);
     case Kind::infix: {
-      // Of comparisons, g++ wants parentheses on either side.
-      std::string left = argument(0, term.boolean ? 2 : binding(term));
-      return left + " " + term.name + " " + argument(1, binding(term) + 1);
+      // Compilers want parentheses around comparisons on either side, and around & in a condition.
+      std::string left = argument(0, term.boolean ? 3 : binding(term));
+      return left + " " + term.name + " " + argument(1, term.boolean ? 3 : binding(term) + 1);
     }
     case Kind::bitwise: {
-      std::string left = argument(0, 5);
-      return style.type + "(" + left + " " + term.name + " " + argument(1, 5) + ")";
+      std::string left = argument(0, 6);
+      return style.type + "(" + left + " " + term.name + " " + argument(1, 6) + ")";
     }
     case Kind::select: {
-      const std::string condition = argument(0, 1), yes = argument(1, 1);
+      const std::string condition = argument(0, 2), yes = argument(1, 2);
       return condition + " ? " + yes + " : " + argument(2, 0);
     }
     case Kind::function:

@@ -8,8 +8,8 @@
 
 namespace graven::codegen {
 
-/// How tightly C++ binds the text of a term: 0 a choice, 1 a comparison and what is made of them, 2 a sum, 3 a product,
-/// 4 a sign, 5 what never needs parentheses.
+/// How tightly C++ binds the text of a term: 0 a choice, 1 & and |, 2 a comparison, 3 a sum, 4 a product, 5 a sign, 6
+/// what never needs parentheses.
 int binding(const ir::FormulaTerm& term, bool wrapping = false);
 
 struct ScalarStyle {
