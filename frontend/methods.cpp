@@ -1,4 +1,4 @@
-// Methods of Tensor that are functions of the families in graven/functional/.
+// Operators, and methods of Tensor, that are functions of the families in graven/functional/.
 #include <cstdint>
 #include <limits>
 
@@ -8,6 +8,72 @@
 
 namespace graven {
 
+Tensor operator+(const Operand& a, const Operand& b) { return add(a, b); }
+Tensor operator-(const Operand& a, const Operand& b) { return sub(a, b); }
+Tensor operator*(const Operand& a, const Operand& b) { return mul(a, b); }
+Tensor operator/(const Operand& a, const Operand& b) { return div(a, b); }
+Tensor operator-(const Operand& a) { return neg(a); }
+Tensor operator!(const Operand& a) { return logical_not(a); }
+Tensor operator~(const Operand& a) { return bitwise_not(a); }
+Tensor operator&(const Operand& a, const Operand& b) { return bitwise_and(a, b); }
+Tensor operator|(const Operand& a, const Operand& b) { return bitwise_or(a, b); }
+Tensor operator^(const Operand& a, const Operand& b) { return bitwise_xor(a, b); }
+Tensor operator%(const Operand& a, const Operand& b) { return remainder(a, b); }
+Tensor operator==(const Operand& a, const Operand& b) { return eq(a, b); }
+Tensor operator!=(const Operand& a, const Operand& b) { return ne(a, b); }
+Tensor operator<(const Operand& a, const Operand& b) { return lt(a, b); }
+Tensor operator<=(const Operand& a, const Operand& b) { return le(a, b); }
+Tensor operator>(const Operand& a, const Operand& b) { return gt(a, b); }
+Tensor operator>=(const Operand& a, const Operand& b) { return ge(a, b); }
+
+Tensor Tensor::abs(Location where) const { return graven::abs(Operand(*this, where)); }
+Tensor Tensor::neg(Location where) const { return graven::neg(Operand(*this, where)); }
+Tensor Tensor::exp(Location where) const { return graven::exp(Operand(*this, where)); }
+Tensor Tensor::log(Location where) const { return graven::log(Operand(*this, where)); }
+Tensor Tensor::sqrt(Location where) const { return graven::sqrt(Operand(*this, where)); }
+Tensor Tensor::rsqrt(Location where) const { return graven::rsqrt(Operand(*this, where)); }
+Tensor Tensor::square(Location where) const { return graven::square(Operand(*this, where)); }
+Tensor Tensor::sin(Location where) const { return graven::sin(Operand(*this, where)); }
+Tensor Tensor::cos(Location where) const { return graven::cos(Operand(*this, where)); }
+Tensor Tensor::tanh(Location where) const { return graven::tanh(Operand(*this, where)); }
+Tensor Tensor::sigmoid(Location where) const { return graven::sigmoid(Operand(*this, where)); }
+Tensor Tensor::relu(Location where) const { return graven::relu(Operand(*this, where)); }
+Tensor Tensor::silu(Location where) const { return graven::silu(Operand(*this, where)); }
+Tensor Tensor::gelu(std::string_view approximate, Location where) const {
+  return graven::gelu(Operand(*this, where), approximate);
+}
+Tensor Tensor::pow(const Operand& exponent) const { return graven::pow(Operand(*this, exponent.where()), exponent); }
+Tensor Tensor::clamp(double min, double max, Location where) const {
+  return graven::clamp(Operand(*this, where), min, max);
+}
+Tensor Tensor::sum(const OneOrMore& dims, bool keepdim, Location where) const {
+  return graven::sum(Operand(*this, where), dims, keepdim);
+}
+Tensor Tensor::mean(const OneOrMore& dims, bool keepdim, Location where) const {
+  return graven::mean(Operand(*this, where), dims, keepdim);
+}
+Tensor Tensor::amax(const OneOrMore& dims, bool keepdim, Location where) const {
+  return graven::amax(Operand(*this, where), dims, keepdim);
+}
+Tensor Tensor::amin(const OneOrMore& dims, bool keepdim, Location where) const {
+  return graven::amin(Operand(*this, where), dims, keepdim);
+}
+Tensor Tensor::prod(const OneOrMore& dims, bool keepdim, Location where) const {
+  return graven::prod(Operand(*this, where), dims, keepdim);
+}
+Tensor Tensor::argmax(std::optional<std::int64_t> d, bool keepdim, Location where) const {
+  return graven::argmax(Operand(*this, where), d, keepdim);
+}
+Tensor Tensor::argmin(std::optional<std::int64_t> d, bool keepdim, Location where) const {
+  return graven::argmin(Operand(*this, where), d, keepdim);
+}
+Tensor Tensor::softmax(std::int64_t d, Location where) const { return graven::softmax(Operand(*this, where), d); }
+Tensor Tensor::log_softmax(std::int64_t d, Location where) const {
+  return graven::log_softmax(Operand(*this, where), d);
+}
+Tensor Tensor::matmul(const Tensor& other, Location where) const {
+  return graven::matmul(Operand(*this, where), Operand(other, where));
+}
 Tensor Tensor::tan(Location where) const { return graven::tan(Operand(*this, where)); }
 Tensor Tensor::asin(Location where) const { return graven::asin(Operand(*this, where)); }
 Tensor Tensor::acos(Location where) const { return graven::acos(Operand(*this, where)); }

@@ -7,6 +7,7 @@
 #include "frontend/dispatch.h"
 #include "frontend/functional/batched.h"
 #include "frontend/functional/windows.h"
+#include "graven/functional.h"
 
 namespace graven {
 

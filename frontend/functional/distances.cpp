@@ -2,6 +2,7 @@
 
 #include "frontend/dispatch.h"
 #include "frontend/functional/at.h"
+#include "graven/functional.h"
 
 namespace graven {
 

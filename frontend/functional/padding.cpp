@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "frontend/dispatch.h"
+#include "graven/functional.h"
 
 namespace graven {
 

@@ -7,55 +7,132 @@
 
 #include "frontend/dispatch.h"
 #include "frontend/functional/at.h"
+#include "frontend/functional/elementwise.h"
 #include "frontend/trace.h"
+#include "graven/functional.h"
 #include "ir/ops.h"
 
 namespace graven {
 
 using detail::apply;
 using detail::At;
+using detail::binary;
+using detail::binary_as;
 using detail::fail;
+using detail::limited;
+using detail::materialize;
+using detail::records;
+using detail::unary;
+using detail::unary_floating;
 
-namespace {
-
-/// Integers and bools become f32 first, as in PyTorch.
-Tensor floating(const char* op, const Operand& x, ir::Attributes attributes = {}) {
-  Tensor t = x.is_tensor() ? x.tensor(op) : tensor(x.scalar());
-  if (!ir::is_floating(t.dtype())) t = t.to(DType::f32, x.where());
-  return apply(op, {t}, std::move(attributes), x.where());
+Tensor add(const Operand& a, const Operand& b, double alpha) {
+  const DType dtype = detail::promoted(a, b);
+  if (alpha != 1) return add(a, detail::scaled(b, alpha, dtype, "add"));
+  return dtype == DType::boolean ? binary_as("logical_or", a, b, dtype) : binary_as("add", a, b, dtype);
 }
-
-/// Both in the dtype that they promote to, for which promoted() was asked: what is no tensor was refused there.
-Tensor binary(std::string_view op, const Operand& a, const Operand& b, DType dtype) {
-  const bool recording =
-      (a.is_tensor() && detail::would_record({a.tensor()})) || (b.is_tensor() && detail::would_record({b.tensor()}));
-  const auto in = [&](const Operand& o) -> Tensor {
-    if (o.is_tensor()) return o.tensor().to(dtype, o.where());
-    if (!recording) return tensor(o.scalar(), dtype);
-    return detail::active_trace()
-        ->record(ir::kFull, {}, {{"shape", Shape{}}, {"value", o.scalar().number()}, {"dtype", dtype}}, o.where())
-        .at(0);
+Tensor sub(const Operand& a, const Operand& b, double alpha) {
+  const DType dtype = detail::promoted(a, b);
+  // Neither from numbers: PyTorch refuses them, too.
+  const auto is_bool = [](const Operand& o) {
+    return o.is_tensor() ? o.tensor().dtype() == DType::boolean : o.scalar().category() == Scalar::Category::boolean;
   };
-  return apply(op, {in(a), in(b)}, {}, a.where());
+  if (is_bool(a) || is_bool(b))
+    fail("sub", "bools cannot be subtracted; use ne() or logical_not(), or make numbers of them with to()", a.where());
+  if (alpha != 1) return sub(a, detail::scaled(b, alpha, dtype, "sub"));
+  return binary_as("sub", a, b, dtype);
+}
+Tensor mul(const Operand& a, const Operand& b) {
+  const DType dtype = detail::promoted(a, b);
+  return dtype == DType::boolean ? binary_as("logical_and", a, b, dtype) : binary_as("mul", a, b, dtype);
+}
+Tensor div(const Operand& a, const Operand& b) {
+  const DType dtype = detail::promoted(a, b);
+  return binary_as("div", a, b, ir::is_floating(dtype) ? dtype : DType::f32);
+}
+Tensor pow(const Operand& base, const Operand& exponent) {
+  const DType dtype = detail::promoted(base, exponent);
+  if (base.is_tensor() && !exponent.is_tensor() && base.tensor().dtype() == dtype) {
+    const double e = exponent.scalar().number();
+    if (e == 1) return base.tensor().clone(base.where());
+    if (e == 2) return square(base);
+    if (e == 3) return mul(Operand(square(base), base.where()), base);
+    if (ir::is_floating(dtype) && e == 0.5) return sqrt(base);
+    if (ir::is_floating(dtype) && e == -1) return reciprocal(base);
+  }
+  if (ir::is_floating(dtype)) return binary_as("pow", base, exponent, dtype);
+  if (dtype == DType::boolean) fail("pow", "is not defined for bools", base.where());
+  if (!exponent.is_tensor() && exponent.scalar().number() < 0)
+    fail("pow",
+         "integers have no negative powers: convert " + (base.is_tensor() ? base.tensor().describe() : "the base") +
+             " with to(f32)",
+         base.where());
+  return binary_as("pow", base, exponent, dtype);
+}
+Tensor maximum(const Operand& a, const Operand& b) {
+  const DType dtype = detail::promoted(a, b);
+  return binary_as(dtype == DType::boolean ? "logical_or" : "maximum", a, b, dtype);
+}
+Tensor minimum(const Operand& a, const Operand& b) {
+  const DType dtype = detail::promoted(a, b);
+  return binary_as(dtype == DType::boolean ? "logical_and" : "minimum", a, b, dtype);
+}
+Tensor eq(const Operand& a, const Operand& b) { return binary("eq", a, b); }
+Tensor ne(const Operand& a, const Operand& b) { return binary("ne", a, b); }
+Tensor lt(const Operand& a, const Operand& b) { return binary("lt", a, b); }
+Tensor le(const Operand& a, const Operand& b) { return binary("le", a, b); }
+Tensor gt(const Operand& a, const Operand& b) { return binary("gt", a, b); }
+Tensor ge(const Operand& a, const Operand& b) { return binary("ge", a, b); }
+Tensor logical_and(const Operand& a, const Operand& b) { return binary("logical_and", a, b); }
+Tensor logical_or(const Operand& a, const Operand& b) { return binary("logical_or", a, b); }
+Tensor logical_not(const Operand& x) { return unary("logical_not", x); }
+
+Tensor where(const Operand& condition, const Operand& x, const Operand& y) {
+  if (condition.is_tensor() && condition.tensor().dtype() != DType::boolean)
+    fail("where", "the condition must be bool, got " + condition.tensor().describe() + ": compare it, as in x != 0",
+         condition.where());
+  const DType dtype = detail::promoted(x, y);
+  const bool recording = records(condition, condition) || records(x, y);
+  return apply("where",
+               {materialize(condition, DType::boolean, recording), materialize(x, dtype, recording),
+                materialize(y, dtype, recording)},
+               {}, condition.where());
 }
 
-}  // namespace
+Tensor neg(const Operand& x) { return unary("neg", x); }
+Tensor abs(const Operand& x) { return unary("abs", x); }
+Tensor sign(const Operand& x) { return unary("sign", x); }
+Tensor exp(const Operand& x) { return unary_floating("exp", x); }
+Tensor expm1(const Operand& x) { return unary_floating("expm1", x); }
+Tensor log(const Operand& x) { return unary_floating("log", x); }
+Tensor log1p(const Operand& x) { return unary_floating("log1p", x); }
+Tensor sqrt(const Operand& x) { return unary_floating("sqrt", x); }
+Tensor rsqrt(const Operand& x) { return unary_floating("rsqrt", x); }
+Tensor square(const Operand& x) { return unary("square", x); }
+Tensor reciprocal(const Operand& x) { return unary_floating("reciprocal", x); }
+Tensor sin(const Operand& x) { return unary_floating("sin", x); }
+Tensor cos(const Operand& x) { return unary_floating("cos", x); }
+Tensor erf(const Operand& x) { return unary_floating("erf", x); }
+Tensor floor(const Operand& x) { return unary("floor", x); }
+Tensor ceil(const Operand& x) { return unary("ceil", x); }
+Tensor round(const Operand& x) { return unary("round", x); }
 
-Tensor tan(const Operand& x) { return floating("tan", x); }
-Tensor asin(const Operand& x) { return floating("asin", x); }
-Tensor acos(const Operand& x) { return floating("acos", x); }
-Tensor atan(const Operand& x) { return floating("atan", x); }
-Tensor sinh(const Operand& x) { return floating("sinh", x); }
-Tensor cosh(const Operand& x) { return floating("cosh", x); }
-Tensor asinh(const Operand& x) { return floating("asinh", x); }
-Tensor acosh(const Operand& x) { return floating("acosh", x); }
-Tensor atanh(const Operand& x) { return floating("atanh", x); }
-Tensor exp2(const Operand& x) { return floating("exp2", x); }
-Tensor log2(const Operand& x) { return floating("log2", x); }
-Tensor log10(const Operand& x) { return floating("log10", x); }
-Tensor erfc(const Operand& x) { return floating("erfc", x); }
+Tensor clamp(const Operand& x, double min, double max) { return limited("clamp", x, min, max); }
 
-Tensor trunc(const Operand& x) { return ir::is_floating(x.tensor().dtype()) ? floating("trunc", x) : x.tensor(); }
+Tensor tan(const Operand& x) { return unary_floating("tan", x); }
+Tensor asin(const Operand& x) { return unary_floating("asin", x); }
+Tensor acos(const Operand& x) { return unary_floating("acos", x); }
+Tensor atan(const Operand& x) { return unary_floating("atan", x); }
+Tensor sinh(const Operand& x) { return unary_floating("sinh", x); }
+Tensor cosh(const Operand& x) { return unary_floating("cosh", x); }
+Tensor asinh(const Operand& x) { return unary_floating("asinh", x); }
+Tensor acosh(const Operand& x) { return unary_floating("acosh", x); }
+Tensor atanh(const Operand& x) { return unary_floating("atanh", x); }
+Tensor exp2(const Operand& x) { return unary_floating("exp2", x); }
+Tensor log2(const Operand& x) { return unary_floating("log2", x); }
+Tensor log10(const Operand& x) { return unary_floating("log10", x); }
+Tensor erfc(const Operand& x) { return unary_floating("erfc", x); }
+
+Tensor trunc(const Operand& x) { return ir::is_floating(x.tensor().dtype()) ? unary_floating("trunc", x) : x.tensor(); }
 Tensor frac(const Operand& x) {
   const At at(x.where().in("frac"));
   return at.sub(x, trunc(at(x)));
@@ -64,7 +141,7 @@ Tensor frac(const Operand& x) {
 namespace {
 /// `op` of floating tensors; of others always `otherwise`.
 Tensor classify(const char* op, const Operand& x, bool otherwise) {
-  if (ir::is_floating(x.tensor(op).dtype())) return floating(op, x);
+  if (ir::is_floating(x.tensor(op).dtype())) return unary_floating(op, x);
   return otherwise ? eq(x, x) : ne(x, x);
 }
 }  // namespace
@@ -103,13 +180,13 @@ DType number_type(const Operand& a, const Operand& b, const char* function) {
   return dtype;
 }
 }  // namespace
-Tensor atan2(const Operand& y, const Operand& x) { return binary("atan2", y, x, floating_type(y, x)); }
+Tensor atan2(const Operand& y, const Operand& x) { return binary_as("atan2", y, x, floating_type(y, x)); }
 Tensor logaddexp(const Operand& x, const Operand& y) {
   if (!ir::is_floating(detail::promoted(x, y))) fail("logaddexp", "needs floating-point numbers", x.where());
-  return binary("logaddexp", x, y, detail::promoted(x, y));
+  return binary_as("logaddexp", x, y, detail::promoted(x, y));
 }
 Tensor floor_divide(const Operand& x, const Operand& y) {
-  return binary("floor_divide", x, y, number_type(x, y, "floor_divide"));
+  return binary_as("floor_divide", x, y, number_type(x, y, "floor_divide"));
 }
 Tensor div(const Operand& x, const Operand& y, std::string_view rounding_mode) {
   const At at(x.where().in("div"));
@@ -120,13 +197,19 @@ Tensor div(const Operand& x, const Operand& y, std::string_view rounding_mode) {
   return floor_divide(at(at.sub(x, fmod(at(x), at(y)))), at(y));  // of a multiple of y
 }
 Tensor remainder(const Operand& x, const Operand& y) {
-  return binary("remainder", x, y, number_type(x, y, "remainder"));
+  return binary_as("remainder", x, y, number_type(x, y, "remainder"));
 }
-Tensor fmod(const Operand& x, const Operand& y) { return binary("fmod", x, y, number_type(x, y, "fmod")); }
-Tensor logical_xor(const Operand& a, const Operand& b) { return binary("logical_xor", a, b, detail::promoted(a, b)); }
-Tensor bitwise_and(const Operand& a, const Operand& b) { return binary("bitwise_and", a, b, detail::promoted(a, b)); }
-Tensor bitwise_or(const Operand& a, const Operand& b) { return binary("bitwise_or", a, b, detail::promoted(a, b)); }
-Tensor bitwise_xor(const Operand& a, const Operand& b) { return binary("bitwise_xor", a, b, detail::promoted(a, b)); }
+Tensor fmod(const Operand& x, const Operand& y) { return binary_as("fmod", x, y, number_type(x, y, "fmod")); }
+Tensor logical_xor(const Operand& a, const Operand& b) {
+  return binary_as("logical_xor", a, b, detail::promoted(a, b));
+}
+Tensor bitwise_and(const Operand& a, const Operand& b) {
+  return binary_as("bitwise_and", a, b, detail::promoted(a, b));
+}
+Tensor bitwise_or(const Operand& a, const Operand& b) { return binary_as("bitwise_or", a, b, detail::promoted(a, b)); }
+Tensor bitwise_xor(const Operand& a, const Operand& b) {
+  return binary_as("bitwise_xor", a, b, detail::promoted(a, b));
+}
 
 Tensor lerp(const Operand& start, const Operand& end, const Operand& weight) {
   const At at(start.where().in("lerp"));
@@ -170,63 +253,6 @@ Tensor isclose(const Operand& first, const Operand& second, double rtol, double 
   const Tensor allowed = at.add(abs(at(at.mul(b, rtol))), atol);
   const Tensor within = logical_and(at(isfinite(at(difference))), at(le(at(difference), at(allowed))));
   return logical_or(at(close), at(within));
-}
-
-Tensor hardsigmoid(const Operand& x) { return apply("hardsigmoid", {x.tensor()}, {}, x.where()); }
-Tensor hardswish(const Operand& x) { return apply("hardswish", {x.tensor()}, {}, x.where()); }
-Tensor mish(const Operand& x) { return apply("mish", {x.tensor()}, {}, x.where()); }
-Tensor selu(const Operand& x) { return apply("selu", {x.tensor()}, {}, x.where()); }
-Tensor celu(const Operand& x, double alpha) { return apply("celu", {x.tensor()}, {{"alpha", alpha}}, x.where()); }
-Tensor softsign(const Operand& x) { return apply("softsign", {x.tensor()}, {}, x.where()); }
-Tensor tanhshrink(const Operand& x) { return apply("tanhshrink", {x.tensor()}, {}, x.where()); }
-Tensor softshrink(const Operand& x, double lambd) {
-  return apply("softshrink", {x.tensor()}, {{"lambd", lambd}}, x.where());
-}
-Tensor hardshrink(const Operand& x, double lambd) {
-  return apply("hardshrink", {x.tensor()}, {{"lambd", lambd}}, x.where());
-}
-Tensor threshold(const Operand& x, double threshold, double value) {
-  return apply("threshold", {x.tensor()}, {{"threshold", threshold}, {"value", value}}, x.where());
-}
-Tensor logsigmoid(const Operand& x) { return apply("logsigmoid", {x.tensor()}, {}, x.where()); }
-
-Tensor glu(const Operand& x, std::int64_t dim) {
-  const Location at = x.where().in("glu");
-  const Tensor& t = x.tensor();
-  if (t.dim() == 0) fail("glu", "a scalar has no halves", at);
-  const Dim& size = t.shape()[static_cast<std::size_t>(detail::normalize_dim(dim, t.dim(), "glu", at))];
-  if (size.coefficient() % 2 != 0)
-    fail("glu", fmt::format("dimension {} of {} has no two halves", dim, t.describe()), at);
-  if (size == Dim(0)) return mul(Operand(t, at), Operand(sigmoid(Operand(t, at)), at));
-  const std::vector<Tensor> halves = t.chunk(2, dim, at);
-  return mul(Operand(halves[0], at), Operand(sigmoid(Operand(halves[1], at)), at));
-}
-
-Tensor prelu(const Operand& x, const Tensor& weight) {
-  const Location at = x.where().in("prelu");
-  const Tensor& t = x.tensor();
-  detail::require_defined(weight, "prelu", at, "weight");
-  if (weight.dim() > 1) fail("prelu", "the weight must be a scalar or a vector, got " + weight.describe(), at);
-  Tensor factor = weight;
-  if (weight.dim() == 1 && weight.shape()[0] != Dim(1)) {
-    const Dim channels = t.dim() >= 2 ? t.shape()[1] : Dim(1);
-    if (channels != weight.shape()[0])
-      fail("prelu",
-           fmt::format("the weight must have 1 or {} elements for {}, got {}", channels.to_string(), t.describe(),
-                       weight.describe()),
-           at);
-    std::vector<Dim> shape(t.shape().rank() - 1, Dim(1));
-    shape[0] = channels;
-    factor = weight.reshape(Shape(shape), at);
-  } else if (weight.dim() == 1 && t.dim() == 0) {
-    factor = weight.reshape(Shape{}, at);
-  }
-  return where(Operand(gt(x, Operand(0, at)), at), x, Operand(mul(Operand(factor, at), x), at));
-}
-
-Tensor softmin(const Operand& x, std::int64_t dim) {
-  const Location at = x.where().in("softmin");
-  return softmax(Operand(neg(Operand(x.tensor(), at)), at), dim);
 }
 
 Tensor logit(const Operand& x, std::optional<double> eps) {

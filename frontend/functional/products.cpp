@@ -7,10 +7,23 @@
 
 #include "frontend/dispatch.h"
 #include "frontend/functional/at.h"
+#include "graven/functional.h"
 
 namespace graven {
 
+using detail::apply;
 using detail::fail;
+
+Tensor linear(const Operand& x, const Tensor& weight, const Tensor& bias) {
+  return apply("linear", {x.tensor(), weight, bias}, {}, x.where());
+}
+
+Tensor matmul(const Operand& a, const Operand& b) {
+  if (a.tensor().dtype() != b.tensor().dtype())
+    fail("matmul", "both must have one dtype, got " + a.tensor().describe() + " and " + b.tensor().describe(),
+         a.where());
+  return apply("matmul", {a.tensor(), b.tensor()}, {}, a.where());
+}
 
 namespace {
 

@@ -9,12 +9,62 @@
 
 #include "frontend/dispatch.h"
 #include "frontend/functional/at.h"
+#include "frontend/functional/elementwise.h"
+#include "graven/functional.h"
 #include "ir/ops.h"
 
 namespace graven {
 
 using detail::apply;
 using detail::fail;
+using detail::tensor_of;
+
+namespace {
+Tensor reduce(std::string_view op, const Tensor& x, const Sizes& dims, bool keepdim, Location where) {
+  return apply(op, {x}, {{"dims", dims}, {"keepdim", keepdim}}, where);
+}
+}  // namespace
+
+Tensor sum(const Operand& x, const OneOrMore& dims, bool keepdim) {
+  Tensor t = tensor_of(x);
+  if (!ir::is_floating(t.dtype())) t = t.to(DType::i64, x.where());
+  return reduce("sum", t, dims, keepdim, x.where());
+}
+Tensor mean(const Operand& x, const OneOrMore& dims, bool keepdim) {
+  const Tensor t = tensor_of(x);
+  if (!ir::is_floating(t.dtype()))
+    fail("mean", "needs a floating-point tensor, got " + t.describe() + "; convert it with to(f32)", x.where());
+  return reduce("mean", t, dims, keepdim, x.where());
+}
+Tensor amax(const Operand& x, const OneOrMore& dims, bool keepdim) {
+  return reduce("amax", tensor_of(x), dims, keepdim, x.where());
+}
+Tensor amin(const Operand& x, const OneOrMore& dims, bool keepdim) {
+  return reduce("amin", tensor_of(x), dims, keepdim, x.where());
+}
+Tensor prod(const Operand& x, const OneOrMore& dims, bool keepdim) {
+  Tensor t = tensor_of(x);
+  if (!ir::is_floating(t.dtype())) t = t.to(DType::i64, x.where());
+  return reduce("prod", t, dims, keepdim, x.where());
+}
+
+namespace {
+Tensor arg_extreme(const char* op, const Operand& x, std::optional<std::int64_t> dim, bool keepdim) {
+  const Tensor t = tensor_of(x, op);
+  if (dim)
+    return apply(op, {t}, {{"dim", detail::normalize_dim(*dim, t.dim(), op, x.where())}, {"keepdim", keepdim}},
+                 x.where());
+  const Tensor flat =
+      apply(op, {t.reshape({-1}, x.where())}, {{"dim", std::int64_t{0}}, {"keepdim", false}}, x.where());
+  return keepdim ? flat.reshape(Shape(std::vector<Dim>(t.shape().rank(), Dim(1))), x.where()) : flat;
+}
+}  // namespace
+Tensor argmax(const Operand& x, std::optional<std::int64_t> dim, bool keepdim) {
+  return arg_extreme("argmax", x, dim, keepdim);
+}
+Tensor argmin(const Operand& x, std::optional<std::int64_t> dim, bool keepdim) {
+  return arg_extreme("argmin", x, dim, keepdim);
+}
 
 namespace {
 

@@ -10,6 +10,7 @@
 #include "frontend/functional/at.h"
 #include "frontend/functional/windows.h"
 #include "frontend/trace.h"
+#include "graven/functional.h"
 
 namespace graven {
 
@@ -18,6 +19,28 @@ using detail::fail;
 using detail::fixed_size;
 using detail::normalize_dim;
 using detail::unshared;
+
+Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim, Location where) {
+  if (tensors.empty()) fail("cat", "needs at least one tensor", where);
+  detail::require_defined(tensors, "cat", where);
+  DType dtype = tensors[0].dtype();
+  for (const Tensor& t : tensors) dtype = ir::promote(dtype, t.dtype());
+  std::vector<Tensor> same;
+  for (const Tensor& t : tensors) same.push_back(t.to(dtype, where));
+  return apply("cat", std::move(same), {{"dim", detail::normalize_dim(dim, tensors[0].dim(), "cat", where)}}, where);
+}
+
+Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim, Location where) {
+  if (tensors.empty()) fail("stack", "needs at least one tensor", where);
+  detail::require_defined(tensors, "stack", where);
+  std::vector<Tensor> wide;
+  for (const Tensor& t : tensors) {
+    if (t.shape() != tensors[0].shape())
+      fail("stack", "the tensors must have one shape, got " + tensors[0].describe() + " and " + t.describe(), where);
+    wide.push_back(t.unsqueeze(detail::normalize_dim(dim, t.dim() + 1, "stack", where), where));
+  }
+  return cat(wide, detail::normalize_dim(dim, tensors[0].dim() + 1, "stack", where), where);
+}
 
 Tensor squeeze(const Operand& x) { return x.tensor().squeeze(x.where()); }
 Tensor squeeze(const Operand& x, std::int64_t dim) { return x.tensor().squeeze(dim, x.where()); }

@@ -9,6 +9,7 @@
 #include "frontend/functional/at.h"
 #include "frontend/functional/batched.h"
 #include "frontend/functional/windows.h"
+#include "graven/functional.h"
 
 namespace graven {
 

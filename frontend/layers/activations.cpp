@@ -6,6 +6,29 @@ namespace graven::nn {
 
 using arguments::number;
 
+Tensor ReLU::forward(Tensor x) { return relu(Operand(x, call_location())); }
+Tensor ReLU6::forward(Tensor x) { return relu6(Operand(x, call_location())); }
+Tensor Sigmoid::forward(Tensor x) { return sigmoid(Operand(x, call_location())); }
+Tensor Tanh::forward(Tensor x) { return tanh(Operand(x, call_location())); }
+Tensor SiLU::forward(Tensor x) { return silu(Operand(x, call_location())); }
+
+GELU::GELU(std::string approximate) : approximate_(std::move(approximate)) {
+  if (approximate_ != "none" && approximate_ != "tanh")
+    throw UserError("GELU: approximate must be 'none' or 'tanh', got '" + approximate_ + "'");
+  set_arguments("approximate='" + approximate_ + "'");
+}
+Tensor GELU::forward(Tensor x) { return gelu(Operand(x, call_location()), approximate_); }
+
+LeakyReLU::LeakyReLU(double negative_slope) : negative_slope_(negative_slope) {
+  set_arguments("negative_slope=" + number(negative_slope));
+}
+Tensor LeakyReLU::forward(Tensor x) { return leaky_relu(Operand(x, call_location()), negative_slope_); }
+
+Softmax::Softmax(std::int64_t dim) : dim_(dim) { set_arguments(fmt::format("dim={}", dim)); }
+Tensor Softmax::forward(Tensor x) { return softmax(Operand(x, call_location()), dim_); }
+LogSoftmax::LogSoftmax(std::int64_t dim) : dim_(dim) { set_arguments(fmt::format("dim={}", dim)); }
+Tensor LogSoftmax::forward(Tensor x) { return log_softmax(Operand(x, call_location()), dim_); }
+
 Tensor Hardsigmoid::forward(Tensor x) { return hardsigmoid(Operand(x, call_location())); }
 Tensor Hardswish::forward(Tensor x) { return hardswish(Operand(x, call_location())); }
 Tensor Mish::forward(Tensor x) { return mish(Operand(x, call_location())); }

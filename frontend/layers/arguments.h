@@ -37,8 +37,24 @@ inline std::string tuple(Size2 s) {
   return s.height == s.width ? std::to_string(s.height) : tuple(std::vector<std::int64_t>{s.height, s.width});
 }
 
+/// "(1, 1)", both where they are the same, too.
+inline std::string pair(Size2 s) { return fmt::format("({}, {})", s.height, s.width); }
+
 inline void require_positive(std::int64_t value, const char* what, const char* layer) {
   if (value < 1) throw UserError(fmt::format("{}: {} must be positive, got {}", layer, what, value));
+}
+
+/// User error where a window is not one.
+inline void require_window(const char* layer, Size2 kernel, Size2 stride, Size2 padding, Size2 dilation) {
+  const auto check = [layer](Size2 s, const char* what, std::int64_t least) {
+    if (s.height < least || s.width < least)
+      throw UserError(std::string(layer) + ": " + what + " must be at least " + std::to_string(least) + ", got " +
+                      pair(s));
+  };
+  check(kernel, "kernel_size", 1);
+  check(stride, "stride", 1);
+  check(padding, "padding", 0);
+  check(dilation, "dilation", 1);
 }
 
 /// PyTorch's default for linear and convolution layers: kaiming_uniform_(a = sqrt(5)), which is +-1/sqrt(fan_in); the

@@ -85,6 +85,44 @@ std::string set_up_transposed(const char* name, std::int64_t in, std::int64_t ou
 
 }  // namespace
 
+Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, Size2 kernel_size, Conv2dOptions options)
+    : options_(options) {
+  arguments::require_positive(in_channels, "in_channels", "Conv2d");
+  arguments::require_positive(out_channels, "out_channels", "Conv2d");
+  arguments::require_positive(options.groups, "groups", "Conv2d");
+  arguments::require_window("Conv2d", kernel_size, options.stride, options.padding.value, options.dilation);
+  convolution::require_padding_mode("Conv2d", options.padding_mode);
+  if (in_channels % options.groups != 0 || out_channels % options.groups != 0)
+    throw UserError(fmt::format("Conv2d: groups {} must divide in_channels {} and out_channels {}", options.groups,
+                                in_channels, out_channels));
+  weight = parameter("weight",
+                     default_weight({out_channels, in_channels / options.groups, kernel_size.height, kernel_size.width},
+                                    options.dtype));
+  if (options.bias) bias = parameter("bias", default_bias(out_channels, weight));
+  std::string text = fmt::format("{}, {}, kernel_size={}, stride={}", in_channels, out_channels,
+                                 arguments::pair(kernel_size), arguments::pair(options.stride));
+  if (options.padding.same)
+    text += ", padding=same";
+  else if (options.padding.value != Size2(0))
+    text += ", padding=" + arguments::pair(options.padding.value);
+  if (options.dilation != Size2(1)) text += ", dilation=" + arguments::pair(options.dilation);
+  if (options.groups != 1) text += ", groups=" + std::to_string(options.groups);
+  if (!options.bias) text += ", bias=False";
+  if (options.padding_mode != "zeros") text += ", padding_mode=" + options.padding_mode;
+  set_arguments(std::move(text));
+}
+Tensor Conv2d::forward(Tensor x) {
+  Conv2dFunctionOptions o{
+      .stride = options_.stride, .padding = options_.padding, .dilation = options_.dilation, .groups = options_.groups};
+  if (options_.padding_mode != "zeros") {
+    x = convolution::bordered(x, weight, o.padding.same, {o.padding.value.height, o.padding.value.width},
+                              {o.stride.height, o.stride.width}, {o.dilation.height, o.dilation.width},
+                              options_.padding_mode, call_location());
+    o.padding = 0;
+  }
+  return conv2d(Operand(x, call_location()), weight, bias, o);
+}
+
 void convolution::require_padding_mode(const char* layer, const std::string& mode) {
   if (mode != "zeros" && mode != "reflect" && mode != "replicate" && mode != "circular")
     throw UserError(

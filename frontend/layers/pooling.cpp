@@ -31,6 +31,27 @@ std::string power(double norm_type, const std::string& kernel, const std::option
 
 }  // namespace
 
+MaxPool2d::MaxPool2d(Size2 kernel_size, MaxPool2dOptions options) : kernel_size_(kernel_size), options_(options) {
+  const Size2 stride = options.stride.value_or(kernel_size);
+  arguments::require_window("MaxPool2d", kernel_size, stride, options.padding, options.dilation);
+  set_arguments(maximum(kernel_size, options));
+}
+Tensor MaxPool2d::forward(Tensor x) { return max_pool2d(Operand(x, call_location()), kernel_size_, options_); }
+
+AvgPool2d::AvgPool2d(Size2 kernel_size, AvgPool2dOptions options) : kernel_size_(kernel_size), options_(options) {
+  const Size2 stride = options.stride.value_or(kernel_size);
+  arguments::require_window("AvgPool2d", kernel_size, stride, options.padding, 1);
+  set_arguments(average(kernel_size, options));
+}
+Tensor AvgPool2d::forward(Tensor x) { return avg_pool2d(Operand(x, call_location()), kernel_size_, options_); }
+
+AdaptiveAvgPool2d::AdaptiveAvgPool2d(Size2 output_size) : output_size_(output_size) {
+  if (output_size.height < 1 || output_size.width < 1)
+    throw UserError("AdaptiveAvgPool2d: output_size must be at least 1, got " + arguments::pair(output_size));
+  set_arguments("output_size=" + arguments::tuple(output_size));
+}
+Tensor AdaptiveAvgPool2d::forward(Tensor x) { return adaptive_avg_pool2d(Operand(x, call_location()), output_size_); }
+
 MaxPool1d::MaxPool1d(std::int64_t kernel_size, MaxPool1dOptions options)
     : kernel_size_(kernel_size), options_(options) {
   set_arguments(maximum(kernel_size, options));
@@ -87,9 +108,8 @@ Tensor LPPool2d::forward(Tensor x) {
 }
 
 MaxUnpool2d::MaxUnpool2d(Size2 kernel_size, MaxUnpool2dLayerOptions options) : kernel_(kernel_size), options_(options) {
-  const auto both = [](Size2 s) { return arguments::tuple(std::vector<std::int64_t>{s.height, s.width}); };
-  set_arguments(fmt::format("kernel_size={}, stride={}, padding={}", both(kernel_size),
-                            both(options.stride.value_or(kernel_size)), both(options.padding)));
+  set_arguments(fmt::format("kernel_size={}, stride={}, padding={}", arguments::pair(kernel_size),
+                            arguments::pair(options.stride.value_or(kernel_size)), arguments::pair(options.padding)));
 }
 Tensor MaxUnpool2d::forward(Tensor x, Tensor indices, std::optional<Size2> output_size) {
   return max_unpool2d(Operand(x, call_location()), indices, kernel_,

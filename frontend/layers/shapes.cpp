@@ -14,6 +14,11 @@ std::string window_arguments(Size2 kernel, const WindowOptions& o) {
 }
 }  // namespace
 
+Flatten::Flatten(std::int64_t start_dim, std::int64_t end_dim) : start_dim_(start_dim), end_dim_(end_dim) {
+  set_arguments(fmt::format("start_dim={}, end_dim={}", start_dim, end_dim));
+}
+Tensor Flatten::forward(Tensor x) { return flatten(Operand(x, call_location()), start_dim_, end_dim_); }
+
 Unflatten::Unflatten(std::int64_t dim, Sizes unflattened_size) : dim_(dim), sizes_(std::move(unflattened_size)) {
   set_arguments(fmt::format("dim={}, unflattened_size={}", dim, tuple(sizes_)));
 }

@@ -1,5 +1,5 @@
-// Convolutions of signals, images and volumes, and their transposes. conv2d itself is in functional.h; conv1d and the
-// transposed ones use its kernels, conv3d and conv_transpose3d are sums of conv2d and conv_transpose2d over the taps
+// Convolutions of signals, images and volumes, and their transposes. conv1d and the transposed ones use the kernels of
+// conv2d, conv3d and conv_transpose3d are sums of conv2d and conv_transpose2d over the taps
 // along the depth.
 //
 //   // x[n, c, l], weight[o, c / groups, k]
@@ -8,9 +8,19 @@
 //   Tensor z = conv_transpose2d(x, weight, {}, {.stride = 2, .output_padding = 1});
 #pragma once
 
-#include "graven/functional.h"
+#include "graven/functional/sizes.h"
 
 namespace graven {
+
+struct Conv2dFunctionOptions {
+  Size2 stride = 1;
+  Padding2 padding = 0;
+  Size2 dilation = 1;
+  std::int64_t groups = 1;
+};
+/// Cross-correlation with weight[out, in / groups, kernel_h, kernel_w].
+Tensor conv2d(const Operand& x, const Tensor& weight, const Tensor& bias = {},
+              const Conv2dFunctionOptions& options = {});
 
 struct Conv1dFunctionOptions {
   std::int64_t stride = 1;

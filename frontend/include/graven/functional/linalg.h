@@ -11,7 +11,7 @@
 #include <limits>
 #include <string_view>
 
-#include "graven/functional.h"
+#include "graven/tensor.h"
 
 namespace graven::linalg {
 

@@ -1,17 +1,58 @@
-// Elementwise functions and activations beside those of functional.h. Each is one elementwise operator, or a few
-// that are fused; all broadcast.
+// Elementwise arithmetic and functions: each is one elementwise operator, or a few that are fused. All broadcast, and
+// promote dtypes as PyTorch does.
 //
-//   Tensor y = hardswish(x);
+//   Tensor y = where(x > 0, x, exp(x) - 1);
 //   Tensor angle = atan2(y, x);
 #pragma once
 
+#include <limits>
+#include <optional>
 #include <string_view>
 
-#include "graven/functional.h"
+#include "graven/tensor.h"
 
 namespace graven {
 
-// ---- of one tensor; integers and bools give f32 ----
+// ---- arithmetic, comparisons ----
+Tensor add(const Operand& a, const Operand& b, double alpha = 1);
+Tensor sub(const Operand& a, const Operand& b, double alpha = 1);
+Tensor mul(const Operand& a, const Operand& b);
+/// True division: integers give f32.
+Tensor div(const Operand& a, const Operand& b);
+/// Of integers exactly, wrapping around; a negative number as their exponent is an error.
+Tensor pow(const Operand& base, const Operand& exponent);
+Tensor maximum(const Operand& a, const Operand& b);
+Tensor minimum(const Operand& a, const Operand& b);
+Tensor eq(const Operand& a, const Operand& b);
+Tensor ne(const Operand& a, const Operand& b);
+Tensor lt(const Operand& a, const Operand& b);
+Tensor le(const Operand& a, const Operand& b);
+Tensor gt(const Operand& a, const Operand& b);
+Tensor ge(const Operand& a, const Operand& b);
+Tensor logical_and(const Operand& a, const Operand& b);
+Tensor logical_or(const Operand& a, const Operand& b);
+Tensor logical_not(const Operand& x);
+/// x where the condition, which is bool, holds; y elsewhere.
+Tensor where(const Operand& condition, const Operand& x, const Operand& y);
+
+// ---- of one tensor; integers and bools give f32 where the results are no whole numbers ----
+Tensor neg(const Operand& x);
+Tensor abs(const Operand& x);
+Tensor sign(const Operand& x);
+Tensor exp(const Operand& x);
+Tensor expm1(const Operand& x);
+Tensor log(const Operand& x);
+Tensor log1p(const Operand& x);
+Tensor sqrt(const Operand& x);
+Tensor rsqrt(const Operand& x);
+Tensor square(const Operand& x);
+Tensor reciprocal(const Operand& x);
+Tensor sin(const Operand& x);
+Tensor cos(const Operand& x);
+Tensor erf(const Operand& x);
+Tensor floor(const Operand& x);
+Tensor ceil(const Operand& x);
+Tensor round(const Operand& x);
 Tensor tan(const Operand& x);
 Tensor asin(const Operand& x);
 Tensor acos(const Operand& x);
@@ -62,6 +103,8 @@ Tensor lerp(const Operand& start, const Operand& end, const Operand& weight);
 /// x + value * a * b; x + value * a / b
 Tensor addcmul(const Operand& x, const Operand& a, const Operand& b, double value = 1);
 Tensor addcdiv(const Operand& x, const Operand& a, const Operand& b, double value = 1);
+Tensor clamp(const Operand& x, double min = -std::numeric_limits<double>::infinity(),
+             double max = std::numeric_limits<double>::infinity());
 /// min(max(x, min), max) with tensors as limits.
 Tensor clamp(const Operand& x, const Tensor& min, const Tensor& max);
 /// clamp's other name.
@@ -71,23 +114,6 @@ Tensor clip(const Operand& x, const Tensor& min, const Tensor& max);
 /// bool: |a - b| <= atol + rtol |b|; infinities are close to themselves, NaN to NaN with equal_nan alone.
 Tensor isclose(const Operand& a, const Operand& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);
 
-// ---- activations ----
-Tensor hardsigmoid(const Operand& x);
-Tensor hardswish(const Operand& x);
-Tensor mish(const Operand& x);
-Tensor selu(const Operand& x);
-Tensor celu(const Operand& x, double alpha = 1);
-Tensor softsign(const Operand& x);
-Tensor tanhshrink(const Operand& x);
-Tensor softshrink(const Operand& x, double lambd = 0.5);
-Tensor hardshrink(const Operand& x, double lambd = 0.5);
-Tensor threshold(const Operand& x, double threshold, double value);
-Tensor logsigmoid(const Operand& x);
-/// a * sigmoid(b), where a and b are the halves of x along dim.
-Tensor glu(const Operand& x, std::int64_t dim = -1);
-/// x where x > 0, else weight * x: one weight, or one a channel (dimension 1).
-Tensor prelu(const Operand& x, const Tensor& weight);
-Tensor softmin(const Operand& x, std::int64_t dim);
 /// log(x / (1 - x)); with eps, of x held in [eps, 1 - eps].
 Tensor logit(const Operand& x, std::optional<double> eps = {});
 /// x log y, 0 where x is 0 (NaN where y is NaN). Its slope in y is 0 where both are 0; PyTorch's is NaN there.

@@ -1,15 +1,33 @@
 // Pooling of signals [batch, channels, l], images [batch, channels, h, w] and volumes [batch, channels, d, h, w], with
-// or without the batch. max_pool2d and avg_pool2d are in functional.h; pooling is done one or two dimensions at a time,
-// so that all use their kernels.
+// or without the batch. Pooling is done one or two dimensions at a time, so that all use the kernels of images.
 //
 //   Tensor y = adaptive_max_pool2d(images, {7, 7});
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <tuple>
 
-#include "graven/functional.h"
+#include "graven/functional/sizes.h"
 
 namespace graven {
+
+struct MaxPool2dOptions {
+  std::optional<Size2> stride = {};  ///< none: the kernel's size
+  Size2 padding = 0, dilation = 1;
+  bool ceil_mode = false;
+};
+Tensor max_pool2d(const Operand& x, Size2 kernel_size, const MaxPool2dOptions& options = {});
+struct AvgPool2dOptions {
+  std::optional<Size2> stride = {};  ///< none: the kernel's size
+  Size2 padding = 0;
+  bool ceil_mode = false;
+  bool count_include_pad = true;
+  std::optional<std::int64_t> divisor_override = {};  ///< what sums are divided by, instead of the window's size
+};
+Tensor avg_pool2d(const Operand& x, Size2 kernel_size, const AvgPool2dOptions& options = {});
+/// The mean over windows that divide the image as evenly as it goes: over each channel's image when output_size is 1.
+Tensor adaptive_avg_pool2d(const Operand& x, Size2 output_size);
 
 struct MaxPool1dOptions {
   std::optional<std::int64_t> stride = {};  ///< none: the kernel's size

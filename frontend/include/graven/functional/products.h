@@ -1,13 +1,18 @@
-// Products beside linear and matmul, which all of these are made of.
+// Products of matrices and vectors. All are made of linear and matmul.
 //
 //   Tensor scores = einsum("bhqd,bhkd->bhqk", {q, k});
 #pragma once
 
 #include <string_view>
 
-#include "graven/functional.h"
+#include "graven/tensor.h"
 
 namespace graven {
+
+/// x[..., k] weight[n, k]^T + bias[n] -> [..., n]
+Tensor linear(const Operand& x, const Tensor& weight, const Tensor& bias = {});
+/// Vectors, matrices and batches of them, with broadcasting of the batch dimensions.
+Tensor matmul(const Operand& a, const Operand& b);
 
 /// Matrices; batches of matrices; a matrix and a vector; two vectors.
 Tensor mm(const Operand& a, const Operand& b);

@@ -1,17 +1,27 @@
-// Reductions, running sums and sorting beside those of functional.h. Empty dims: all of them.
+// Reductions, running sums and sorting. Empty dims: all of them.
 //
 //   Tensor spread = std(x, {-1}, {.keepdim = true});
 //   auto [values, classes] = topk(softmax(logits, -1), 5);
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <tuple>
 #include <vector>
 
-#include "graven/functional.h"
+#include "graven/tensor.h"
 
 namespace graven {
+
+Tensor sum(const Operand& x, const OneOrMore& dims = {}, bool keepdim = false);
+Tensor mean(const Operand& x, const OneOrMore& dims = {}, bool keepdim = false);
+Tensor amax(const Operand& x, const OneOrMore& dims = {}, bool keepdim = false);
+Tensor amin(const Operand& x, const OneOrMore& dims = {}, bool keepdim = false);
+Tensor prod(const Operand& x, const OneOrMore& dims = {}, bool keepdim = false);
+/// i64; over the flattened tensor when no dimension is given.
+Tensor argmax(const Operand& x, std::optional<std::int64_t> dim = {}, bool keepdim = false);
+Tensor argmin(const Operand& x, std::optional<std::int64_t> dim = {}, bool keepdim = false);
 
 struct VarianceOptions {
   double correction = 1;  ///< the sum of squares is divided by n - correction: 1 unbiased, 0 biased

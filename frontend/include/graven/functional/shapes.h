@@ -4,10 +4,20 @@
 //   Tensor causal = tril(ones({n, n}));
 #pragma once
 
-#include "graven/functional.h"
+#include <cstdint>
+#include <vector>
+
 #include "graven/indexing.h"
+#include "graven/tensor.h"
 
 namespace graven {
+
+Tensor reshape(const Operand& x, const Shape& shape);
+Tensor flatten(const Operand& x, std::int64_t start_dim = 0, std::int64_t end_dim = -1);
+Tensor transpose(const Operand& x, std::int64_t dim0, std::int64_t dim1);
+Tensor permute(const Operand& x, const Sizes& dims);
+Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim = 0, Location where = Location::current());
+Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim = 0, Location where = Location::current());
 
 Tensor squeeze(const Operand& x);
 Tensor squeeze(const Operand& x, std::int64_t dim);

@@ -4,7 +4,7 @@
 //   Tensor sums = fold(columns, {h, w}, 3, {.padding = 1});
 #pragma once
 
-#include "graven/functional.h"
+#include "graven/functional/sizes.h"
 
 namespace graven {
 

@@ -1,12 +1,69 @@
-// Activations beside those of layers.h, with PyTorch's names and defaults.
+// Activations, with PyTorch's names and defaults.
 //
 //   nn::Hardswish(), nn::PReLU(64)
 #pragma once
+
+#include <cstdint>
+#include <string>
 
 #include "graven/functional.h"
 #include "graven/module.h"
 
 namespace graven::nn {
+
+class ReLU : public Module<ReLU> {
+ public:
+  Tensor forward(Tensor x);
+};
+class ReLU6 : public Module<ReLU6> {
+ public:
+  Tensor forward(Tensor x);
+};
+class Sigmoid : public Module<Sigmoid> {
+ public:
+  Tensor forward(Tensor x);
+};
+class Tanh : public Module<Tanh> {
+ public:
+  Tensor forward(Tensor x);
+};
+class SiLU : public Module<SiLU> {
+ public:
+  Tensor forward(Tensor x);
+};
+class GELU : public Module<GELU> {
+ public:
+  /// "none" or "tanh"
+  explicit GELU(std::string approximate = "none");
+  Tensor forward(Tensor x);
+
+ private:
+  std::string approximate_;
+};
+class LeakyReLU : public Module<LeakyReLU> {
+ public:
+  explicit LeakyReLU(double negative_slope = 0.01);
+  Tensor forward(Tensor x);
+
+ private:
+  double negative_slope_;
+};
+class Softmax : public Module<Softmax> {
+ public:
+  explicit Softmax(std::int64_t dim);
+  Tensor forward(Tensor x);
+
+ private:
+  std::int64_t dim_;
+};
+class LogSoftmax : public Module<LogSoftmax> {
+ public:
+  explicit LogSoftmax(std::int64_t dim);
+  Tensor forward(Tensor x);
+
+ private:
+  std::int64_t dim_;
+};
 
 class Hardsigmoid : public Module<Hardsigmoid> {
  public:

@@ -120,4 +120,10 @@ class ParameterDict : public Module<ParameterDict> {
       std::make_shared<detail::Entries<Registered<ParameterDict>>>();
 };
 
+/// What comes in.
+class Identity : public Module<Identity> {
+ public:
+  Tensor forward(Tensor x) { return x; }
+};
+
 }  // namespace graven::nn

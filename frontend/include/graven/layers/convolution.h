@@ -1,4 +1,4 @@
-// Convolution layers beside Conv2d, with PyTorch's arguments and initialisation.
+// Convolution layers, with PyTorch's arguments and initialisation.
 //
 //   nn::Conv1d(16, 33, 3, {.stride = 2})
 //   nn::ConvTranspose2d(16, 33, 3, {.stride = 2, .padding = 1, .output_padding = 1})
@@ -10,6 +10,28 @@
 #include "graven/module.h"
 
 namespace graven::nn {
+
+struct Conv2dOptions {
+  Size2 stride = 1;
+  Padding2 padding = 0;
+  Size2 dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
+  std::string padding_mode = "zeros";  ///< "zeros", "reflect", "replicate" or "circular"
+  DType dtype = DType::f32;
+};
+
+/// Cross-correlation: x[batch, in, h, w] with weight[out, in / groups, kernel_h, kernel_w]. Both parameters start
+/// uniform in +-1/sqrt(fan_in).
+class Conv2d : public Module<Conv2d> {
+ public:
+  Conv2d(std::int64_t in_channels, std::int64_t out_channels, Size2 kernel_size, Conv2dOptions options = {});
+  Tensor forward(Tensor x);
+  Registered<Conv2d> weight, bias;
+
+ private:
+  Conv2dOptions options_;
+};
 
 struct Conv1dOptions {
   std::int64_t stride = 1;

@@ -1,4 +1,4 @@
-// Pooling layers beside MaxPool2d, AvgPool2d and AdaptiveAvgPool2d.
+// Pooling layers.
 //
 //   nn::MaxPool1d(2), nn::AdaptiveMaxPool2d({7, 7})
 #pragma once
@@ -9,9 +9,41 @@
 namespace graven::nn {
 
 using graven::AvgPool1dOptions;
+using graven::AvgPool2dOptions;
 using graven::AvgPool3dOptions;
 using graven::MaxPool1dOptions;
+using graven::MaxPool2dOptions;
 using graven::MaxPool3dOptions;
+
+class MaxPool2d : public Module<MaxPool2d> {
+ public:
+  explicit MaxPool2d(Size2 kernel_size, MaxPool2dOptions options = {});
+  Tensor forward(Tensor x);
+
+ private:
+  Size2 kernel_size_;
+  MaxPool2dOptions options_;
+};
+
+class AvgPool2d : public Module<AvgPool2d> {
+ public:
+  explicit AvgPool2d(Size2 kernel_size, AvgPool2dOptions options = {});
+  Tensor forward(Tensor x);
+
+ private:
+  Size2 kernel_size_;
+  AvgPool2dOptions options_;
+};
+
+/// The mean over windows that divide the image as evenly as it goes.
+class AdaptiveAvgPool2d : public Module<AdaptiveAvgPool2d> {
+ public:
+  explicit AdaptiveAvgPool2d(Size2 output_size);
+  Tensor forward(Tensor x);
+
+ private:
+  Size2 output_size_;
+};
 
 class MaxPool1d : public Module<MaxPool1d> {
  public:

@@ -10,6 +10,15 @@ namespace graven::nn {
 
 using graven::WindowOptions;
 
+class Flatten : public Module<Flatten> {
+ public:
+  explicit Flatten(std::int64_t start_dim = 1, std::int64_t end_dim = -1);
+  Tensor forward(Tensor x);
+
+ private:
+  std::int64_t start_dim_, end_dim_;
+};
+
 /// Dimension dim as several; one may be -1.
 class Unflatten : public Module<Unflatten> {
  public:
