@@ -115,6 +115,12 @@ Tensor filled(const Shape& shape, double value, DType dtype, const Tensor& besid
   return recorded("full", {{"shape", shape}, {"value", value}, {"dtype", dtype}}, where);
 }
 
+bool is_double(Scalar value, DType dtype) {
+  constexpr std::int64_t kWhole = std::int64_t{1} << 53;
+  return dtype != DType::i64 || value.category() != Scalar::Category::integer ||
+         (value.integer() >= -kWhole && value.integer() <= kWhole);
+}
+
 Tensor recorded(std::string_view op, ir::Attributes attributes, Location where) {
   return active_trace()->record(ir::get_op(op), {}, std::move(attributes), where).at(0);
 }

@@ -23,6 +23,8 @@ bool would_record(const std::vector<Tensor>& inputs);
 /// A tensor of one value, recorded where a call on `beside` would be.
 Tensor filled(const Shape& shape, double value, DType dtype, const Tensor& beside, Location where);
 /// What an operator without inputs gives, as a part of the graph that is being recorded.
+/// Whether the number, as one of this dtype, is a double as well.
+bool is_double(Scalar value, DType dtype);
 Tensor recorded(std::string_view op, ir::Attributes attributes, Location where);
 
 // ---- sizes that may be symbols ----

@@ -557,9 +557,9 @@ Tensor& Tensor::fill_(Scalar value, Location where) {
   detail::require_defined(*this, "fill_", where);
   if (detail::would_record({*this})) {
     const Tensor filled =
-        detail::active_trace()
-            ->record(ir::kFull, {}, {{"shape", shape()}, {"value", value.number()}, {"dtype", dtype()}}, where)
-            .at(0);
+        detail::is_double(value, dtype())
+            ? detail::recorded("full", {{"shape", shape()}, {"value", value.number()}, {"dtype", dtype()}}, where)
+            : detail::active_trace()->record(ir::kExpand, {tensor(value, dtype())}, {{"shape", shape()}}, where).at(0);
     detail::assign_in_place(*this, filled, "fill_", where, 0);
     return *this;
   }

@@ -181,8 +181,21 @@ class Verifier {
              std::to_string(groups_.size()) + " groups");
   }
 
+  /// The training loop's numbers go to kernels by value, to what asks for them and nothing else.
+  void check_hypers_read(std::size_t n) const {
+    const Node& node = graph_.nodes[n];
+    for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
+      const InputRole role = node.op->inputs[s].role;
+      if (role == InputRole::rate || role == InputRole::step || role == InputRole::seed) continue;
+      const InputRange range = input_range(*node.op, node.inputs.size(), s);
+      for (std::size_t i = range.begin; i < range.begin + range.count && i < node.inputs.size(); ++i)
+        if (node.inputs[i] != kNone && graph_.value(node.inputs[i]).kind == ValueKind::hyper)
+          broken(node_text(n) + " computes with the hyper-parameter " + value_text(node.inputs[i]));
+    }
+  }
+
   /// An update does what the group says that it belongs to: what reads the graph later relies on either.
-  void check_update(std::size_t n) const {
+  void check_update(std::size_t n) {
     const Node& node = graph_.nodes[n];
     const auto input = [&](InputRole role) {
       const InputRange range = input_range(node, role);
@@ -211,6 +224,8 @@ class Verifier {
       if (parameter == kNone || group_(parameter) != static_cast<std::int64_t>(number))
         broken(node_text(n) + " updates " + (parameter == kNone ? "nothing" : value_text(parameter)) +
                ", which is not in the group of its learning rate");
+      if (updated_(parameter)) broken(value_text(parameter) + " is updated twice");
+      updated_[parameter] = true;
       for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
         const InputSpec& spec = node.op->inputs[s];
         if (spec.role != InputRole::state) continue;
@@ -253,6 +268,7 @@ class Verifier {
         prepared[at(v)] = true;
       }
       check_types(n);
+      check_hypers_read(n);
       if (input_of(*node.op, InputRole::rate) < node.op->inputs.size()) check_update(n);
       for (const ValueId v : written_by(node)) {
         const ValueKind kind = graph_.value(v).kind;
@@ -305,6 +321,8 @@ class Verifier {
 
   void need_made(ValueId v, std::string_view where, Phase last) {
     need_range(v, where);
+    if (graph_.value(v).kind == ValueKind::hyper)
+      broken(std::string(where) + " refers to the hyper-parameter " + value_text(v));
     if (graph_.value(v).kind == ValueKind::node && !made_[at(v)])
       broken(std::string(where) + " refers to " + value_text(v) + ", which nothing makes");
     if (const Phase phase = made_in_[at(v)]; phase > last)
@@ -385,6 +403,7 @@ class Verifier {
   std::map<std::string, std::int64_t> symbols_;
   std::vector<std::pair<const Optimizer*, const ParameterGroup*>> groups_;  ///< of all optimizers, in order
   ByValue<std::int64_t> group_{-1};                                         ///< of a parameter: its number
+  ByValue<bool> updated_;
   std::vector<bool> listed_, made_;
   std::vector<Phase> made_in_;
 };

@@ -23,7 +23,8 @@ int category(DType d) { return d == DType::boolean ? 0 : ir::is_floating(d) ? 2 
 
 /// The number as a scalar of this dtype, recorded as a node when the call it belongs to is.
 Tensor scalar_like(Scalar value, DType dtype, bool recording, Location where) {
-  if (!recording) return tensor(value, dtype);
+  // A node's number is a double; a whole number that is none becomes a constant.
+  if (!recording || !detail::is_double(value, dtype)) return tensor(value, dtype);
   const ir::OpDef& op = ir::kFull;
   return detail::active_trace()
       ->record(op, {}, {{"shape", Shape{}}, {"value", value.number()}, {"dtype", dtype}}, where)

@@ -1,4 +1,5 @@
 #include "ir/ops/shared.h"
+#include "ir/passes/tensor_value.h"
 
 namespace graven::ir {
 
@@ -6,8 +7,12 @@ static void infer_full(InferContext& c) {
   for (const Dim& d : c.attributes.shape("shape"))
     if (d.coefficient() < 0) c.fail("a dimension must not be negative, got " + c.attributes.shape("shape").to_string());
   (void)c.attributes.shape("shape").numel();  // an overflow is the user's error here, not later
-  ops::wrap_to_dtype(c, "value", c.attributes.dtype("dtype"));
-  c.output(c.attributes.dtype("dtype"), c.attributes.shape("shape"));
+  const DType dtype = c.attributes.dtype("dtype");
+  ops::wrap_to_dtype(c, "value", dtype);
+  // What is computed in f32 is rounded when it is stored; a value that is not stored on the way must be the same.
+  if (dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::boolean)
+    c.attributes.set("value", round_to(dtype, c.attributes.number("value")));
+  c.output(dtype, c.attributes.shape("shape"));
 }
 
 static KernelCall kernel_full(const NodeView& node) {

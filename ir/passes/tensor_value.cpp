@@ -65,7 +65,7 @@ bool can_hold(DType dtype, double value) {
     case DType::i32:
       return within(-2147483648.0, 2147483647.0);
     case DType::i64:
-      return within(-kWhole, kWhole);
+      return within(1 - kWhole, kWhole - 1);  // 2^53 may be what 2^53 + 1 was rounded to
     default:
       return true;
   }

@@ -66,6 +66,72 @@ TEST(EdgesGraph, NumbersBeyondADtypeWrap) {
   }
 }
 
+/// Numbers that half types round, beside tensors that hold the rounded ones. (What chains round on the way is another
+/// matter: fused, they are computed in f32.)
+struct NumbersOfHalves : nn::Graph<NumbersOfHalves> {
+  static std::vector<Tensor> of(Tensor x) {
+    Tensor filled = x + 0;
+    filled.fill_(0.1);
+    return {
+        x.eq(0.1),         x.lt(0.1),      isclose(x, 0.1), floor_divide(x, 0.1),     remainder(x, 0.1), x - 0.1,
+        (x * 1e30) * 1e-9, x * 1e-9 * 100, x + 70000,       where(x.eq(0.1), x, 0.1), filled.to(f32),    filled.eq(x),
+        maximum(x, 0.1)};
+  }
+  std::vector<Tensor> build(Tensor x) { return of(x); }
+};
+
+TEST(EdgesGraph, NumbersOfHalvesAreRounded) {
+  for (const DType dtype : {f16, bf16}) {
+    const Tensor x = tensor({0.1, 0.0, 100.0, -1.0, 0.3}).to(dtype);
+    NumbersOfHalves graph;
+    const std::vector<Tensor> eager = NumbersOfHalves::of(x), compiled = graph(x);
+    for (std::size_t i = 0; i < eager.size(); ++i) {
+      const std::vector<double> a = eager[i].to(f64).to_vector<double>(), b = compiled[i].to(f64).to_vector<double>();
+      ASSERT_EQ(a.size(), b.size());
+      for (std::size_t e = 0; e < a.size(); ++e)
+        EXPECT_TRUE(a[e] == b[e] || (std::isnan(a[e]) && std::isnan(b[e])))
+            << ir::name(dtype) << ", result " << i << ", element " << e << ": " << a[e] << " and " << b[e];
+    }
+    EXPECT_EQ(eager[0].to(i64).to_vector<std::int64_t>()[0], 1);
+  }
+}
+
+/// Whole numbers that no double is.
+struct NumbersBeyondDoubles : nn::Graph<NumbersBeyondDoubles> {
+  static std::vector<Tensor> of(Tensor x) {
+    constexpr std::int64_t kOdd = 9007199254740993, kLargest = std::numeric_limits<std::int64_t>::max();
+    Tensor filled = x + 0;
+    filled.fill_(kOdd);
+    Tensor flag = x > 0;
+    flag.fill_(2);
+    return {x + kOdd,
+            x - kOdd,
+            x * kOdd,
+            x.eq(kOdd),
+            maximum(x, kOdd),
+            remainder(x, kOdd),
+            x & kOdd,
+            x + kLargest,
+            where(x > 1, x, kOdd),
+            x.masked_fill(x > 1, kOdd),
+            filled,
+            filled - x,
+            flag.to(i64),
+            (x + (kOdd - 1)) - (kOdd - 1)};
+  }
+  std::vector<Tensor> build(Tensor x) { return of(x); }
+};
+
+TEST(EdgesGraph, WholeNumbersBeyondDoublesAreExact) {
+  const Tensor x = tensor({std::int64_t{1}, std::int64_t{9007199254740993}, std::int64_t{-7}});
+  NumbersBeyondDoubles graph;
+  const std::vector<Tensor> eager = NumbersBeyondDoubles::of(x), compiled = graph(x);
+  for (std::size_t i = 0; i < eager.size(); ++i)
+    EXPECT_EQ(compiled[i].to(i64).to_vector<std::int64_t>(), eager[i].to(i64).to_vector<std::int64_t>()) << i;
+  EXPECT_EQ(eager[0].to_vector<std::int64_t>()[0], 9007199254740994);
+  EXPECT_EQ(eager[12].to_vector<std::int64_t>()[0], 1);
+}
+
 /// Chains that a compiler could cut short if it took sums and products of integers not to overflow.
 struct Overflow : nn::Graph<Overflow> {
   static std::vector<Tensor> of(Tensor i) {

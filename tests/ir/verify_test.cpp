@@ -124,6 +124,17 @@ TEST(Verify, UpdatesDoWhatTheirGroupsSay) {
       {"keeps 'v', expected 'w-momentum'", [](Graph& g) { rename(g, "w-momentum", "v"); }},
       {"has no parameter to update",
        [](Graph& g) { g.nodes[2].inputs.erase(g.nodes[2].inputs.begin(), g.nodes[2].inputs.begin() + 3); }},
+      {"'w' is updated twice", [](Graph& g) { g.nodes.push_back(g.nodes[2]); }},
+      {"'w' is updated twice",
+       [](Graph& g) {
+         auto& inputs = g.nodes[2].inputs;
+         inputs = {inputs[0], inputs[0], inputs[1], inputs[1], inputs[2], inputs[2], inputs[3], inputs[4]};
+       }},
+      {"the list of outputs refers to the hyper-parameter 'step'", [](Graph& g) { g.outputs = {g.find("step")}; }},
+      {"the list of losses refers to the hyper-parameter 'lr.0'",
+       [](Graph& g) { g.losses = {{g.find("lr.0"), kNone}}; }},
+      {"computes with the hyper-parameter 'lr.0'",
+       [](Graph& g) { g.add_node(get_op("relu"), {g.find("lr.0")}, {}, {}, Phase::update); }},
       {"stands in two optimizer groups", [](Graph& g) { g.optimizers.push_back(g.optimizers[0]); }},
   };
   for (const auto& c : cases) {
