@@ -582,7 +582,8 @@ Tensor GraphBase::add_input(GraphRecording& recording, const Tensor& example, co
 
 void GraphBase::add_output(GraphRecording& recording, const Tensor& value, const std::string& path, ir::Tree& tree) {
   if (!value.defined())
-    throw UserError("build() of " + state_->name + " returns an undefined tensor at '" + path + "'");
+    fail_at("build() of " + state_->name + " returns an undefined tensor" + (path.empty() ? "" : " at '" + path + "'"),
+            recording.where);
   Trace& trace = *recording.trace;
   tree.index = static_cast<std::int32_t>(trace.graph.outputs.size());
   ir::ValueId recorded = trace.value_of(value, {});

@@ -88,6 +88,7 @@ ir::Schedule make(const std::string& mistake, std::string kind, std::map<std::st
 }
 
 std::string positive(const char* name, std::int64_t n) {
+  if (n > std::int64_t{1} << 53) return std::string(name) + " must be at most 2^53, got " + std::to_string(n);
   return n >= 1 ? "" : std::string(name) + " must be positive, got " + std::to_string(n);
 }
 std::string not_negative(const char* name, std::int64_t n) {

@@ -32,7 +32,7 @@ struct SavedGraph::State {
 SavedGraph::SavedGraph(const std::string& directory, Location where) : state_(std::make_shared<State>()) {
   State& s = *state_;
   std::string saved;
-  s.graph = ir::read_graph(directory + "/graph.json", &saved);
+  s.graph = graven::detail::located(where, [&] { return ir::read_graph(directory + "/graph.json", &saved); });
   std::vector<LoadTarget> expected;
   for (const ir::Value& v : s.graph.values)
     if (v.kind == ir::ValueKind::parameter || v.kind == ir::ValueKind::buffer) expected.push_back({v.name, v.type});
@@ -44,7 +44,7 @@ SavedGraph::SavedGraph(const std::string& directory, Location where) : state_(st
     ir::check_saved_together(directory + "/graph.json", saved, file);
     weights = tensors_of(file);
   } catch (const runtime::Error& e) {
-    throw UserError(e.what());
+    graven::detail::fail_at(e.what(), where);
   }
   check_entries(expected, weights, true, "the weights of " + directory, where);
   const std::map<std::string, Tensor> given(weights.begin(), weights.end());

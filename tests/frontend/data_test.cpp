@@ -157,6 +157,13 @@ TEST(DataLoader, TargetsMayBeLeftOut) {
   EXPECT_FALSE(data::TensorDataset(zeros({3, 2})).get(1).target.defined());
 }
 
+TEST(DataLoader, OneThatWasMovedStillHasItsData) {
+  data::DataLoader loader(data::TensorDataset(zeros({3, 2})), {.batch_size = 2});
+  const data::DataLoader other = std::move(loader);
+  EXPECT_EQ(loader.size(), 2);  // NOLINT: what is asked
+  EXPECT_EQ(other.samples(), 3);
+}
+
 TEST(DataLoader, OneBesideAnotherGoesThroughTheSameSamples) {
   const data::DataLoaderOptions options{.batch_size = 3, .shuffle = true, .seed = 4};
   const data::DataLoader numbers(data::TensorDataset(arange(8)), options),

@@ -294,6 +294,8 @@ TEST(Schedules, SayWhatIsWrong) {
       {[&] { CosineDecayLR(sgd, {.alpha = inf}); }, "CosineDecayLR: alpha must be a finite number, got inf"},
       {[&] { PolynomialLR(sgd, {.end_learning_rate = -inf}); },
        "PolynomialLR: end_learning_rate must be a finite number, got -inf"},
+      {[&] { StepLR(sgd, {.step_size = std::int64_t{1} << 62}); },
+       "StepLR: step_size must be at most 2^53, got 4611686018427387904"},
       {[&] { OneCycleLR(sgd, {.max_lr = 1}); }, "OneCycleLR: total_steps must be positive, got 0"},
       {[&] { OneCycleLR(sgd, {.total_steps = 5}); },
        "OneCycleLR: max_lr must be one number, or one for each of the 2 parameter groups, got 0"},

@@ -277,6 +277,7 @@ TEST(SavedGraph, NamesTheInputThatDoesNotFit) {
   graph.save(folder.path());
   nn::SavedGraph saved(folder.path());
   EXPECT_NE(error_of([&] { saved({}); }).find("Infer takes 1 inputs, got 0"), std::string::npos);
+  EXPECT_NE(error_of([&] { nn::SavedGraph("/nowhere"); }).find("saved_graph_test.cpp:"), std::string::npos);
   EXPECT_NE(error_of([&] {
               saved({zeros({2, 5})});
             }).find("input 0 ('features') of Infer: expected f32[batch,6], got f32[2,5]"),

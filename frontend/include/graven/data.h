@@ -141,6 +141,9 @@ class DataLoader {
   /// split, mean, std, num_classes and format of `beside` if that is of files, too, and those of DataLoaderOptions
   /// else.
   explicit DataLoader(Source source, const DataLoader& beside, Location where = Location::current());
+  // Moved, too, it is copied: no loader is left without data.
+  DataLoader(const DataLoader&) = default;
+  DataLoader& operator=(const DataLoader&) = default;
 
   /// Batches of an epoch. None when drop_last is set and all samples are fewer than a batch.
   std::int64_t size() const;
