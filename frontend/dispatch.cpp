@@ -110,15 +110,17 @@ bool would_record(const std::vector<Tensor>& inputs) {
   return false;
 }
 
-Tensor filled(const Shape& shape, double value, DType dtype, const Tensor& beside, Location where) {
-  if (!would_record({beside})) return full(shape, value, dtype);
-  return recorded("full", {{"shape", shape}, {"value", value}, {"dtype", dtype}}, where);
+Tensor filled(const Shape& shape, Scalar value, DType dtype, const Tensor& beside, Location where) {
+  return would_record({beside}) ? recorded_full(shape, value, dtype, where) : full(shape, value, dtype);
 }
 
-bool is_double(Scalar value, DType dtype) {
+Tensor recorded_full(const Shape& shape, Scalar value, DType dtype, Location where) {
+  // A node's number is a double; a whole number that may be none becomes a constant.
   constexpr std::int64_t kWhole = std::int64_t{1} << 53;
-  return dtype != DType::i64 || value.category() != Scalar::Category::integer ||
-         (value.integer() >= -kWhole && value.integer() <= kWhole);
+  const bool is_double = dtype != DType::i64 || value.category() != Scalar::Category::integer ||
+                         (value.integer() >= -kWhole && value.integer() <= kWhole);
+  if (is_double) return recorded("full", {{"shape", shape}, {"value", value.number()}, {"dtype", dtype}}, where);
+  return active_trace()->record(ir::kExpand, {tensor(value, dtype)}, {{"shape", shape}}, where).at(0);
 }
 
 Tensor recorded(std::string_view op, ir::Attributes attributes, Location where) {

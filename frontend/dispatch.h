@@ -21,10 +21,10 @@ Tensor apply(std::string_view op, std::vector<Tensor> inputs, ir::Attributes att
 bool would_record(const std::vector<Tensor>& inputs);
 
 /// A tensor of one value, recorded where a call on `beside` would be.
-Tensor filled(const Shape& shape, double value, DType dtype, const Tensor& beside, Location where);
+Tensor filled(const Shape& shape, Scalar value, DType dtype, const Tensor& beside, Location where);
+/// The same, recorded as a node of the graph that is being built.
+Tensor recorded_full(const Shape& shape, Scalar value, DType dtype, Location where);
 /// What an operator without inputs gives, as a part of the graph that is being recorded.
-/// Whether the number, as one of this dtype, is a double as well.
-bool is_double(Scalar value, DType dtype);
 Tensor recorded(std::string_view op, ir::Attributes attributes, Location where);
 
 // ---- sizes that may be symbols ----

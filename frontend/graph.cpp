@@ -322,8 +322,8 @@ struct GraphState {
           for (const ir::OptimizerState& state : ir::optimizer_kind(optimizer.kind()).states) {
             const std::string state_name(state.name);
             if (const auto type = ir::state_type(state, group.options, {p.dtype(), p.shape()}))
-              known.states.emplace_back(state_name,
-                                        add(name + "-" + state_name, group.states.at(state_name)[i], *type));
+              known.states.emplace_back(
+                  state_name, add(ir::name_of_state(name, state_name), group.states.at(state_name)[i], *type));
           }
           now.known.push_back(std::move(known));
         }

@@ -61,7 +61,7 @@ SavedGraph::SavedGraph(const std::string& directory, Location where) : state_(st
           if (const auto type = ir::state_type(state, group.options, s.graph.type(p));
               type && trained.count(s.graph.value(p).name))
             s.variables.push_back(
-                {s.graph.value(p).name + "-" + std::string(state.name), zeros(type->shape, type->dtype), true});
+                {ir::name_of_state(s.graph.value(p).name, state.name), zeros(type->shape, type->dtype), true});
 }
 
 const std::string& SavedGraph::name() const { return state_->graph.name; }

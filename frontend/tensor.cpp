@@ -556,10 +556,7 @@ Tensor& Tensor::copy_(const Tensor& source, Location where) {
 Tensor& Tensor::fill_(Scalar value, Location where) {
   detail::require_defined(*this, "fill_", where);
   if (detail::would_record({*this})) {
-    const Tensor filled =
-        detail::is_double(value, dtype())
-            ? detail::recorded("full", {{"shape", shape()}, {"value", value.number()}, {"dtype", dtype()}}, where)
-            : detail::active_trace()->record(ir::kExpand, {tensor(value, dtype())}, {{"shape", shape()}}, where).at(0);
+    const Tensor filled = detail::recorded_full(shape(), value, dtype(), where);
     detail::assign_in_place(*this, filled, "fill_", where, 0);
     return *this;
   }

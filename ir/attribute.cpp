@@ -54,6 +54,13 @@ void Attributes::erase(std::string_view key) {
   if (it != items_.end() && it->first == key) items_.erase(it);
 }
 
+std::optional<double> number_of(const Attribute& a) {
+  if (const bool* flag = std::get_if<bool>(&a)) return *flag ? 1 : 0;
+  if (const std::int64_t* integer = std::get_if<std::int64_t>(&a)) return static_cast<double>(*integer);
+  if (const double* number = std::get_if<double>(&a)) return *number;
+  return std::nullopt;
+}
+
 const Attribute* Attributes::find(std::string_view key) const {
   auto it = lower(items_, key);
   return it != items_.end() && it->first == key ? &it->second : nullptr;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,6 +44,8 @@ std::string_view name(AttributeType type);
 /// The alternatives stand in the order of AttributeType.
 using Attribute = std::variant<bool, std::int64_t, double, std::string, Ints, DType, Shape, ScalarProgram>;
 
+/// A boolean as 0 or 1, an integer, or a number; none of the other types.
+std::optional<double> number_of(const Attribute& a);
 inline AttributeType type_of(const Attribute& a) { return static_cast<AttributeType>(a.index()); }
 
 /// Attributes by name, kept sorted, so that equal nodes print equal text.

@@ -23,8 +23,7 @@ Scalar ElementRule::input(std::size_t i) {
 }
 
 Scalar ElementRule::operator[](std::string_view attribute) {
-  GRAVEN_CHECK(std::any_of(op_.attributes.begin(), op_.attributes.end(),
-                           [&](const AttributeSpec& a) { return a.name == attribute; }),
+  GRAVEN_CHECK(op_.find_attribute(attribute) != nullptr,
                std::string(op_.name) + " has no attribute " + std::string(attribute));
   return {*this, add({.kind = Kind::attribute, .level = Level::step, .name = std::string(attribute)})};
 }

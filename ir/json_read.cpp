@@ -528,9 +528,7 @@ class Reader {
         fail(at.at("arguments"), std::to_string(def->inputs.size()) + " arguments of '" + s.op + "'",
              std::to_string(s.arguments.size()));
       each_pair(constants, at.at("constants"), [&](const std::string& key, Item value, const Place& where) {
-        if (std::none_of(def->attributes.begin(), def->attributes.end(),
-                         [&](const AttributeSpec& a) { return a.name == key; }))
-          fail(where, "an attribute of '" + s.op + "'", "another name");
+        if (def->find_attribute(key) == nullptr) fail(where, "an attribute of '" + s.op + "'", "another name");
         for (const auto& [k, v] : s.constants)
           if (k == key) fail(where, "each constant once", "it twice");
         s.constants.emplace_back(key, number(value, where));
@@ -564,10 +562,8 @@ class Reader {
         types.emplace_back(graph_.type(node.inputs.back()));
     });
     each_pair(attributes, place.at("attributes"), [&](const std::string& key, Item value, const Place& at) {
-      const auto spec = std::find_if(node.op->attributes.begin(), node.op->attributes.end(),
-                                     [&](const AttributeSpec& a) { return a.name == key; });
-      if (spec == node.op->attributes.end())
-        fail(at, "an attribute of '" + std::string(node.op->name) + "'", "another name");
+      const AttributeSpec* const spec = node.op->find_attribute(key);
+      if (spec == nullptr) fail(at, "an attribute of '" + std::string(node.op->name) + "'", "another name");
       if (node.attributes.find(key)) fail(at, "each attribute once", "it twice");
       node.attributes.set(key, attribute(value, spec->type, at));
     });

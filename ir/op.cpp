@@ -102,8 +102,7 @@ std::optional<TensorType> state_type(StateShape shape, const TensorType& paramet
 bool is_used(const InputSpec& input, const Attributes& attributes) {
   const Attribute* value = attributes.find(input.option);
   if (value == nullptr) return input.option.empty();
-  const bool* flag = std::get_if<bool>(value);
-  return flag != nullptr ? *flag : std::get<double>(*value) != 0;
+  return number_of(*value).value() != 0;
 }
 
 bool is_update(const OpDef& op) { return input_of(op, InputRole::gradient) < op.inputs.size(); }
@@ -156,9 +155,8 @@ std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<T
   // ---- attributes ----
   std::vector<std::pair<std::string, Attribute>> changed;
   for (const auto& [key, value] : attributes) {
-    const auto spec = std::find_if(op.attributes.begin(), op.attributes.end(),
-                                   [&k = key](const AttributeSpec& a) { return a.name == k; });
-    if (spec == op.attributes.end()) throw UserError("has no attribute '" + key + "'");
+    const AttributeSpec* const spec = op.find_attribute(key);
+    if (spec == nullptr) throw UserError("has no attribute '" + key + "'");
     if (type_of(value) == spec->type) continue;
     Attribute converted = value;
     if (!coerce(converted, spec->type))

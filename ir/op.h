@@ -263,6 +263,12 @@ struct OpDef {
   std::function<std::vector<TestCase>()> cases = nullptr;
 
   bool elementwise() const { return scalar != nullptr; }
+  /// Nullptr where it has none of this name.
+  const AttributeSpec* find_attribute(std::string_view attribute) const {
+    for (const AttributeSpec& a : attributes)
+      if (a.name == attribute) return &a;
+    return nullptr;
+  }
   bool has_effect() const {
     for (const auto& i : inputs)
       if (i.mutated()) return true;

@@ -56,6 +56,10 @@ std::optional<TensorType> state_type(const OptimizerState& state, const std::map
   return state_type(state.shape, parameter);
 }
 
+std::string name_of_state(std::string_view parameter, std::string_view state) {
+  return std::string(parameter) + "-" + std::string(state);
+}
+
 namespace {
 
 [[noreturn]] void refuse_option(std::string_view kind, std::string_view option, const std::string& expected,
@@ -94,10 +98,7 @@ void check_options(std::string_view kind, const std::map<std::string, double>& o
   const std::string_view refusal = op.refusal([&](std::string_view name) {
     const auto it = options.find(std::string(name));
     if (it != options.end()) return it->second;
-    const auto spec = std::find_if(op.attributes.begin(), op.attributes.end(),
-                                   [&](const AttributeSpec& a) { return a.name == name; });
-    const bool* flag = std::get_if<bool>(&*spec->fallback);
-    return flag != nullptr ? (*flag ? 1.0 : 0.0) : std::get<double>(*spec->fallback);
+    return number_of(*op.find_attribute(name)->fallback).value();
   });
   if (!refusal.empty()) throw UserError(std::string(kind) + ": " + std::string(refusal));
 }
@@ -109,11 +110,10 @@ Attributes update_attributes(const OptimizerKind& kind, const std::map<std::stri
     const std::string& name = entry.first;
     const double value = entry.second;
     if (name == "lr" || name == kClipMaxNorm || name == kClipNormType) continue;
-    const auto spec = std::find_if(op.attributes.begin(), op.attributes.end(),
-                                   [&](const AttributeSpec& a) { return a.name == name; });
+    const AttributeSpec* const spec = op.find_attribute(name);
     const bool is_fixed =
         std::any_of(kind.fixed.begin(), kind.fixed.end(), [&](const auto& f) { return f.first == name; });
-    if (spec == op.attributes.end() || is_fixed)
+    if (spec == nullptr || is_fixed)
       throw UserError("the optimizer '" + std::string(kind.name) + "' has no option '" + name + "'");
     if (spec->type == AttributeType::boolean)
       attributes.set(name, value != 0);

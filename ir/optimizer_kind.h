@@ -46,6 +46,8 @@ const OptimizerState* state_of(const OptimizerKind& kind, std::string_view input
 /// What the state of a parameter of this type is, none where it has none.
 std::optional<TensorType> state_type(const OptimizerState& state, const std::map<std::string, double>& options,
                                      const TensorType& parameter);
+/// What checkpoints and graphs call a parameter's state: "model.fc.weight-momentum".
+std::string name_of_state(std::string_view parameter, std::string_view state);
 /// User error with the range where an option is out of it: of any number finite ones alone, but for an infinite
 /// clip_grad_norm_type. Options that the kind does not have are not looked at.
 void check_options(std::string_view kind, const std::map<std::string, double>& options);

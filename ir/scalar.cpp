@@ -23,44 +23,10 @@ struct Function {
 };
 
 constexpr Function kFunctions[] = {
-    {"abs", [](double x, double) { return math::abs(x); }},
-    {"acos", [](double x, double) { return math::acos(x); }},
-    {"acosh", [](double x, double) { return math::acosh(x); }},
-    {"asin", [](double x, double) { return math::asin(x); }},
-    {"asinh", [](double x, double) { return math::asinh(x); }},
-    {"atan", [](double x, double) { return math::atan(x); }},
-    {"atan2", [](double y, double x) { return math::atan2(y, x); }},
-    {"atanh", [](double x, double) { return math::atanh(x); }},
-    {"ceil", [](double x, double) { return math::ceil(x); }},
-    {"cos", [](double x, double) { return math::cos(x); }},
-    {"cosh", [](double x, double) { return math::cosh(x); }},
-    {"erf", [](double x, double) { return math::erf(x); }},
-    {"erfc", [](double x, double) { return math::erfc(x); }},
-    {"exp", [](double x, double) { return math::exp(x); }},
-    {"expm1", [](double x, double) { return math::expm1(x); }},
-    {"floor", [](double x, double) { return math::floor(x); }},
-    {"floor_divide", [](double x, double y) { return math::floor_divide(x, y); }},
-    {"fmod", [](double x, double y) { return math::fmod(x, y); }},
-    {"isfinite", [](double x, double) { return math::isfinite(x) ? 1.0 : 0.0; }, true},
-    {"isinf", [](double x, double) { return math::isinf(x) ? 1.0 : 0.0; }, true},
-    {"isnan", [](double x, double) { return math::isnan(x) ? 1.0 : 0.0; }, true},
-    {"log", [](double x, double) { return math::log(x); }},
-    {"log10", [](double x, double) { return math::log10(x); }},
-    {"log1p", [](double x, double) { return math::log1p(x); }},
-    {"log2", [](double x, double) { return math::log2(x); }},
-    {"max", [](double x, double y) { return math::max(x, y); }},
-    {"min", [](double x, double y) { return math::min(x, y); }},
-    {"pow", [](double x, double y) { return math::pow(x, y); }},
-    {"remainder", [](double x, double y) { return math::remainder(x, y); }},
-    {"round", [](double x, double) { return math::round(x); }},
-    {"sign", [](double x, double) { return math::sign(x); }},
-    {"sin", [](double x, double) { return math::sin(x); }},
-    {"sinh", [](double x, double) { return math::sinh(x); }},
-    {"softplus", [](double x, double) { return math::softplus(x); }},
-    {"sqrt", [](double x, double) { return math::sqrt(x); }},
-    {"tan", [](double x, double) { return math::tan(x); }},
-    {"tanh", [](double x, double) { return math::tanh(x); }},
-    {"trunc", [](double x, double) { return math::trunc(x); }},
+#define GRAVEN_FUNCTION_OF_ONE(name) {#name, [](double x, double) { return math::name(x); }},
+#define GRAVEN_FUNCTION_OF_TWO(name) {#name, [](double x, double y) { return math::name(x, y); }},
+#define GRAVEN_QUESTION_OF_ONE(name) {#name, [](double x, double) { return math::name(x) ? 1.0 : 0.0; }, true},
+#include "ir/scalar_functions.inc"
 };
 
 const Function& function(std::string_view name) {
@@ -79,44 +45,13 @@ Scalar bitwise(const char* name, const Scalar& x, const Scalar& y) {
 
 }  // namespace
 
-Scalar abs(const Scalar& x) { return call("abs", {x}); }
-Scalar acos(const Scalar& x) { return call("acos", {x}); }
-Scalar acosh(const Scalar& x) { return call("acosh", {x}); }
-Scalar asin(const Scalar& x) { return call("asin", {x}); }
-Scalar asinh(const Scalar& x) { return call("asinh", {x}); }
-Scalar atan(const Scalar& x) { return call("atan", {x}); }
-Scalar atan2(const Scalar& y, const Scalar& x) { return call("atan2", {y, x}); }
-Scalar atanh(const Scalar& x) { return call("atanh", {x}); }
-Scalar ceil(const Scalar& x) { return call("ceil", {x}); }
-Scalar cos(const Scalar& x) { return call("cos", {x}); }
-Scalar cosh(const Scalar& x) { return call("cosh", {x}); }
-Scalar erf(const Scalar& x) { return call("erf", {x}); }
-Scalar erfc(const Scalar& x) { return call("erfc", {x}); }
-Scalar exp(const Scalar& x) { return call("exp", {x}); }
-Scalar expm1(const Scalar& x) { return call("expm1", {x}); }
-Scalar floor(const Scalar& x) { return call("floor", {x}); }
-Scalar floor_divide(const Scalar& x, const Scalar& y) { return call("floor_divide", {x, y}); }
-Scalar fmod(const Scalar& x, const Scalar& y) { return call("fmod", {x, y}); }
-Scalar isfinite(const Scalar& x) { return call("isfinite", {x}); }
-Scalar isinf(const Scalar& x) { return call("isinf", {x}); }
-Scalar isnan(const Scalar& x) { return call("isnan", {x}); }
-Scalar log(const Scalar& x) { return call("log", {x}); }
-Scalar log10(const Scalar& x) { return call("log10", {x}); }
-Scalar log1p(const Scalar& x) { return call("log1p", {x}); }
-Scalar log2(const Scalar& x) { return call("log2", {x}); }
-Scalar max(const Scalar& x, const Scalar& y) { return call("max", {x, y}); }
-Scalar min(const Scalar& x, const Scalar& y) { return call("min", {x, y}); }
-Scalar pow(const Scalar& x, const Scalar& y) { return call("pow", {x, y}); }
-Scalar remainder(const Scalar& x, const Scalar& y) { return call("remainder", {x, y}); }
-Scalar round(const Scalar& x) { return call("round", {x}); }
-Scalar sign(const Scalar& x) { return call("sign", {x}); }
-Scalar sin(const Scalar& x) { return call("sin", {x}); }
-Scalar sinh(const Scalar& x) { return call("sinh", {x}); }
-Scalar softplus(const Scalar& x) { return call("softplus", {x}); }
-Scalar sqrt(const Scalar& x) { return call("sqrt", {x}); }
-Scalar tan(const Scalar& x) { return call("tan", {x}); }
-Scalar tanh(const Scalar& x) { return call("tanh", {x}); }
-Scalar trunc(const Scalar& x) { return call("trunc", {x}); }
+#define GRAVEN_FUNCTION_OF_ONE(name) \
+  Scalar name(const Scalar& x) { return call(#name, {x}); }
+#define GRAVEN_FUNCTION_OF_TWO(name) \
+  Scalar name(const Scalar& x, const Scalar& y) { return call(#name, {x, y}); }
+#define GRAVEN_QUESTION_OF_ONE(name) \
+  Scalar name(const Scalar& x) { return call(#name, {x}); }
+#include "ir/scalar_functions.inc"
 
 Scalar bitwise_and(const Scalar& x, const Scalar& y) { return bitwise("&", x, y); }
 Scalar bitwise_or(const Scalar& x, const Scalar& y) { return bitwise("|", x, y); }

@@ -51,44 +51,10 @@ Scalar nonzero(const Scalar& x);
 Scalar fma(const Scalar& x, const Scalar& y, const Scalar& z);
 
 // The functions of kernels/cpu/scalar_math.h; max and min are NaN where either is, sign is -1, 0 or 1.
-Scalar abs(const Scalar& x);
-Scalar acos(const Scalar& x);
-Scalar acosh(const Scalar& x);
-Scalar asin(const Scalar& x);
-Scalar asinh(const Scalar& x);
-Scalar atan(const Scalar& x);
-Scalar atan2(const Scalar& y, const Scalar& x);
-Scalar atanh(const Scalar& x);
-Scalar ceil(const Scalar& x);
-Scalar cos(const Scalar& x);
-Scalar cosh(const Scalar& x);
-Scalar erf(const Scalar& x);
-Scalar erfc(const Scalar& x);
-Scalar exp(const Scalar& x);
-Scalar expm1(const Scalar& x);
-Scalar floor(const Scalar& x);
-Scalar floor_divide(const Scalar& x, const Scalar& y);
-Scalar fmod(const Scalar& x, const Scalar& y);
-Scalar isfinite(const Scalar& x);
-Scalar isinf(const Scalar& x);
-Scalar isnan(const Scalar& x);
-Scalar log(const Scalar& x);
-Scalar log10(const Scalar& x);
-Scalar log1p(const Scalar& x);
-Scalar log2(const Scalar& x);
-Scalar max(const Scalar& x, const Scalar& y);
-Scalar min(const Scalar& x, const Scalar& y);
-Scalar pow(const Scalar& x, const Scalar& y);
-Scalar remainder(const Scalar& x, const Scalar& y);
-Scalar round(const Scalar& x);
-Scalar sign(const Scalar& x);
-Scalar sin(const Scalar& x);
-Scalar sinh(const Scalar& x);
-Scalar softplus(const Scalar& x);
-Scalar sqrt(const Scalar& x);
-Scalar tan(const Scalar& x);
-Scalar tanh(const Scalar& x);
-Scalar trunc(const Scalar& x);
+#define GRAVEN_FUNCTION_OF_ONE(name) Scalar name(const Scalar& x);
+#define GRAVEN_FUNCTION_OF_TWO(name) Scalar name(const Scalar& x, const Scalar& y);
+#define GRAVEN_QUESTION_OF_ONE(name) Scalar name(const Scalar& x);
+#include "ir/scalar_functions.inc"
 
 // Of the bits of integers.
 Scalar bitwise_and(const Scalar& x, const Scalar& y);

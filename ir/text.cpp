@@ -163,8 +163,7 @@ class Writer {
       for (const Json& o : n["outputs"])
         results += (results.empty() ? "" : ", ") + word(o[0]) + " " + o[1].get<std::string>();
       for (const auto& [key, value] : n["attributes"].items()) {
-        const auto spec = std::find_if(node.op->attributes.begin(), node.op->attributes.end(),
-                                       [&k = key](const AttributeSpec& a) { return a.name == k; });
+        const AttributeSpec* const spec = node.op->find_attribute(key);
         if (spec->fallback && Attributes{{key, *spec->fallback}} == Attributes{{key, node.attributes.at(key)}})
           continue;
         attributes +=

@@ -11,15 +11,11 @@ using Level = FormulaTerm::Level;
 
 namespace {
 
-bool is_on(const Attribute& value) {
-  if (const bool* flag = std::get_if<bool>(&value)) return *flag;
-  return std::get<double>(value) != 0;
-}
+bool is_on(const Attribute& value) { return number_of(value).value() != 0; }
 
 const AttributeSpec& spec_of(const OpDef& op, std::string_view name) {
-  const auto found =
-      std::find_if(op.attributes.begin(), op.attributes.end(), [&](const AttributeSpec& a) { return a.name == name; });
-  GRAVEN_CHECK(found != op.attributes.end(), std::string(op.name) + " has no attribute " + std::string(name));
+  const AttributeSpec* const found = op.find_attribute(name);
+  GRAVEN_CHECK(found != nullptr, std::string(op.name) + " has no attribute " + std::string(name));
   return *found;
 }
 

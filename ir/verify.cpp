@@ -226,16 +226,20 @@ class Verifier {
                ", which is not in the group of its learning rate");
       if (updated_(parameter)) broken(value_text(parameter) + " is updated twice");
       updated_[parameter] = true;
-      for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
-        const InputSpec& spec = node.op->inputs[s];
-        if (spec.role != InputRole::state) continue;
-        const std::size_t place = input_range(*node.op, node.inputs.size(), s).begin + i - params.begin;
-        if (place >= node.inputs.size() || node.inputs[place] == kNone) continue;
-        const std::string name =
-            graph_.value(parameter).name + "-" + std::string(spec.key.empty() ? spec.name : spec.key);
-        if (graph_.value(node.inputs[place]).name != name)
-          broken(node_text(n) + " keeps " + value_text(node.inputs[place]) + ", expected '" + name + "'");
-      }
+      check_states(n, kind, parameter, i - params.begin);
+    }
+  }
+
+  /// Of the parameter that is the update's number `i`: checkpoints call its states after it.
+  void check_states(std::size_t n, const OptimizerKind& kind, ValueId parameter, std::size_t i) const {
+    const Node& node = graph_.nodes[n];
+    for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
+      const OptimizerState* state = state_of(kind, node.op->inputs[s].name);
+      const std::size_t place = input_range(*node.op, node.inputs.size(), s).begin + i;
+      if (state == nullptr || place >= node.inputs.size() || node.inputs[place] == kNone) continue;
+      const std::string name = name_of_state(graph_.value(parameter).name, state->name);
+      if (graph_.value(node.inputs[place]).name != name)
+        broken(node_text(n) + " keeps " + value_text(node.inputs[place]) + ", expected '" + name + "'");
     }
   }
 

@@ -169,8 +169,7 @@ class Table {
       for (std::size_t choice = 0; choice < std::size_t{1} << options.size(); ++choice) {
         ir::Attributes attributes;
         for (std::size_t o = 0; o < options.size(); ++o) {
-          const auto spec = std::find_if(op->attributes.begin(), op->attributes.end(),
-                                         [&](const ir::AttributeSpec& a) { return a.name == options[o]; });
+          const ir::AttributeSpec* const spec = op->find_attribute(options[o]);
           const bool on = (choice >> o & 1) != 0;
           attributes.set(options[o],
                          spec->type == ir::AttributeType::boolean ? ir::Attribute(on) : ir::Attribute(on ? 0.5 : 0.0));

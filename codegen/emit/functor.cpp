@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <set>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -251,7 +248,7 @@ bool matches(const ir::ScalarProgram& program, const std::vector<std::size_t>& c
   const std::size_t length = pattern.steps.size();
   if (first + length > counted.size()) return false;
   const auto result = [&](std::size_t i) { return program.inputs + static_cast<std::int32_t>(counted[first + i]); };
-  one = {std::string(pattern.name), {}, {}, program.steps[counted[first + length - 1]].dtype};
+  one = {pattern.name, {}, {}, program.steps[counted[first + length - 1]].dtype};
   std::int32_t g = -1, x = -1, y = -1;
   const auto is = [&](std::int32_t argument, std::string_view wanted) {
     if (const std::int32_t s = argument - program.inputs; s >= 0 && is_literal(program.steps[ir::at(s)])) {
@@ -513,10 +510,7 @@ ir::ScalarProgram program_of(const ir::OpDef& op, const ir::Attributes& attribut
     if (value == nullptr) value = spec.fallback ? &*spec.fallback : nullptr;
     GRAVEN_CHECK(value != nullptr,
                  std::string(op.name) + ": the attribute '" + std::string(spec.name) + "' is missing");
-    if (const bool* b = std::get_if<bool>(value)) step.constants.emplace_back(spec.name, *b ? 1.0 : 0.0);
-    if (const std::int64_t* i = std::get_if<std::int64_t>(value))
-      step.constants.emplace_back(spec.name, static_cast<double>(*i));
-    if (const double* d = std::get_if<double>(value)) step.constants.emplace_back(spec.name, *d);
+    if (const auto number = ir::number_of(*value)) step.constants.emplace_back(spec.name, *number);
   }
   program.steps.push_back(std::move(step));
   return program;

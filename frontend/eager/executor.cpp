@@ -285,12 +285,8 @@ struct Executor::Impl {
 
   static std::vector<double> attribute_values(const ir::OpDef& op, const ir::Attributes& attributes) {
     std::vector<double> values;
-    for (const ir::AttributeSpec* spec : scalar_attributes(op)) {
-      const ir::Attribute& a = attributes.at(spec->name);
-      if (const bool* b = std::get_if<bool>(&a)) values.push_back(*b ? 1 : 0);
-      if (const std::int64_t* i = std::get_if<std::int64_t>(&a)) values.push_back(static_cast<double>(*i));
-      if (const double* d = std::get_if<double>(&a)) values.push_back(*d);
-    }
+    for (const ir::AttributeSpec* spec : scalar_attributes(op))
+      values.push_back(ir::number_of(attributes.at(spec->name)).value());
     return values;
   }
 

@@ -5,12 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "frontend/autograd.h"
 #include "frontend/dispatch.h"
 #include "frontend/functional/at.h"
-#include "frontend/trace.h"
 #include "graven/functional.h"
-#include "ir/ops.h"
+#include "ir/types.h"
 
 namespace graven {
 
@@ -20,16 +18,6 @@ using detail::fail;
 namespace {
 
 int category(DType d) { return d == DType::boolean ? 0 : ir::is_floating(d) ? 2 : 1; }
-
-/// The number as a scalar of this dtype, recorded as a node when the call it belongs to is.
-Tensor scalar_like(Scalar value, DType dtype, bool recording, Location where) {
-  // A node's number is a double; a whole number that is none becomes a constant.
-  if (!recording || !detail::is_double(value, dtype)) return tensor(value, dtype);
-  const ir::OpDef& op = ir::kFull;
-  return detail::active_trace()
-      ->record(op, {}, {{"shape", Shape{}}, {"value", value.number()}, {"dtype", dtype}}, where)
-      .at(0);
-}
 
 }  // namespace
 
@@ -78,7 +66,7 @@ Operand detail::scaled(const Operand& x, double factor, DType dtype, const char*
 
 Tensor detail::materialize(const Operand& x, DType dtype, bool recording) {
   if (x.is_tensor()) return x.tensor().to(dtype, x.where());
-  return scalar_like(x.scalar(), dtype, recording, x.where());
+  return recording ? detail::recorded_full({}, x.scalar(), dtype, x.where()) : tensor(x.scalar(), dtype);
 }
 
 bool detail::records(const Operand& a, const Operand& b) {

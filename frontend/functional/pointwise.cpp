@@ -267,7 +267,7 @@ Tensor xlogy(const Operand& given, const Operand& other) {
   if (!y.is_tensor()) {
     if (!x.is_tensor()) fail("xlogy", "expects a tensor, got two numbers", at.where());
     const DType dtype = ir::is_floating(x.tensor().dtype()) ? x.tensor().dtype() : DType::f32;
-    return xlogy(x, at(detail::filled(Shape{}, y.scalar().number(), dtype, x.tensor(), at.where())));
+    return xlogy(x, at(detail::filled(Shape{}, y.scalar(), dtype, x.tensor(), at.where())));
   }
   const Operand zero(0, at.where());  // of no dtype that would make integers floating
   const Tensor edge = logical_or(at(le(y, zero)), at(isinf(y)));

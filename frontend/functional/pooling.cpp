@@ -19,21 +19,10 @@ using detail::unshared;
 
 namespace {
 Sizes pair(Size2 s) { return {s.height, s.width}; }
-
-/// A single image gets a batch dimension, and loses it again.
-template <class F>
-Tensor on_images(const Operand& x, const char* function, F&& f) {
-  const Tensor& t = x.tensor(function);
-  if (t.dim() == 3) return f(t.unsqueeze(0, x.where())).squeeze(0, x.where());
-  if (t.dim() != 4)
-    fail(function, "expects [batch, channels, height, width] or [channels, height, width], got " + t.describe(),
-         x.where());
-  return f(t);
-}
 }  // namespace
 
 Tensor max_pool2d(const Operand& x, Size2 kernel_size, const MaxPool2dOptions& o) {
-  return on_images(x, "max_pool2d", [&](const Tensor& images) {
+  return batched(x, 4, "max_pool2d", [&](const Tensor& images) {
     return apply("max_pool2d", {images},
                  {{"kernel_size", pair(kernel_size)},
                   {"stride", pair(o.stride.value_or(kernel_size))},

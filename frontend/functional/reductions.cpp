@@ -424,7 +424,7 @@ Tensor searchsorted(const Operand& sorted, const Operand& values, bool right) {
   if (values.is_tensor()) {
     wanted = values.tensor();
   } else if (ir::is_floating(row.dtype())) {
-    wanted = detail::filled({}, values.scalar().number(), row.dtype(), row, at);
+    wanted = detail::filled({}, values.scalar(), row.dtype(), row, at);
   } else {
     const auto [whole, side] = among_integers(values.scalar(), right);
     row = row.to(DType::i64, at);

@@ -44,17 +44,26 @@ inline void require_positive(std::int64_t value, const char* what, const char* l
   if (value < 1) throw UserError(fmt::format("{}: {} must be positive, got {}", layer, what, value));
 }
 
+/// A size by dimension.
+inline std::vector<std::int64_t> list(std::int64_t n) { return {n}; }
+inline std::vector<std::int64_t> list(Size2 s) { return {s.height, s.width}; }
+inline std::vector<std::int64_t> list(Size3 s) { return {s.depth, s.height, s.width}; }
+
+template <class Size>
+void require_at_least(std::int64_t least, const char* layer, const char* what, Size size) {
+  const std::vector<std::int64_t> values = list(size);
+  for (const std::int64_t v : values)
+    if (v < least)
+      throw UserError(fmt::format("{}: {} must be at least {}, got {}", layer, what, least,
+                                  values.size() == 1 ? std::to_string(v) : tuple(values)));
+}
 /// User error where a window is not one.
-inline void require_window(const char* layer, Size2 kernel, Size2 stride, Size2 padding, Size2 dilation) {
-  const auto check = [layer](Size2 s, const char* what, std::int64_t least) {
-    if (s.height < least || s.width < least)
-      throw UserError(std::string(layer) + ": " + what + " must be at least " + std::to_string(least) + ", got " +
-                      pair(s));
-  };
-  check(kernel, "kernel_size", 1);
-  check(stride, "stride", 1);
-  check(padding, "padding", 0);
-  check(dilation, "dilation", 1);
+template <class Size>
+void require_window(const char* layer, Size kernel, Size stride, Size padding, Size dilation) {
+  require_at_least(1, layer, "kernel_size", kernel);
+  require_at_least(1, layer, "stride", stride);
+  require_at_least(0, layer, "padding", padding);
+  require_at_least(1, layer, "dilation", dilation);
 }
 
 /// PyTorch's default for linear and convolution layers: kaiming_uniform_(a = sqrt(5)), which is +-1/sqrt(fan_in); the

@@ -12,23 +12,14 @@ namespace graven::nn {
 
 using arguments::default_bias;
 using arguments::default_weight;
+using arguments::list;
 
 namespace {
 
-std::vector<std::int64_t> list(std::int64_t n) { return {n}; }
-std::vector<std::int64_t> list(Size2 s) { return {s.height, s.width}; }
-std::vector<std::int64_t> list(Size3 s) { return {s.depth, s.height, s.width}; }
-
-void require_at_least(const char* layer, const char* what, const std::vector<std::int64_t>& values,
-                      std::int64_t least) {
-  for (const std::int64_t v : values)
-    if (v < least) throw UserError(fmt::format("{}: {} must be at least {}, got {}", layer, what, least, v));
-}
-
 void require_channels(const char* layer, std::int64_t in, std::int64_t out, std::int64_t groups) {
-  require_at_least(layer, "in_channels", {in}, 1);
-  require_at_least(layer, "out_channels", {out}, 1);
-  require_at_least(layer, "groups", {groups}, 1);
+  arguments::require_at_least(1, layer, "in_channels", in);
+  arguments::require_at_least(1, layer, "out_channels", out);
+  arguments::require_at_least(1, layer, "groups", groups);
   if (in % groups != 0 || out % groups != 0)
     throw UserError(
         fmt::format("{}: groups {} must divide in_channels {} and out_channels {}", layer, groups, in, out));
@@ -45,14 +36,11 @@ bool all_are(const std::vector<std::int64_t>& values, std::int64_t n) {
   return true;
 }
 
-/// The checks and the parameters of Conv1d and Conv3d.
-template <class Layer, class Options, class Size>
+/// The checks of Conv1d, Conv2d and Conv3d, and how they are printed.
+template <class Options, class Size>
 std::string set_up(const char* name, std::int64_t in, std::int64_t out, Size kernel, const Options& o) {
   require_channels(name, in, out, o.groups);
-  require_at_least(name, "kernel_size", list(kernel), 1);
-  require_at_least(name, "stride", list(o.stride), 1);
-  require_at_least(name, "padding", list(o.padding.value), 0);
-  require_at_least(name, "dilation", list(o.dilation), 1);
+  arguments::require_window(name, kernel, o.stride, o.padding.value, o.dilation);
   convolution::require_padding_mode(name, o.padding_mode);
   std::string text = head(in, out, list(kernel), list(o.stride));
   if (o.padding.same)
@@ -69,11 +57,8 @@ std::string set_up(const char* name, std::int64_t in, std::int64_t out, Size ker
 template <class Options, class Size>
 std::string set_up_transposed(const char* name, std::int64_t in, std::int64_t out, Size kernel, const Options& o) {
   require_channels(name, in, out, o.groups);
-  require_at_least(name, "kernel_size", list(kernel), 1);
-  require_at_least(name, "stride", list(o.stride), 1);
-  require_at_least(name, "padding", list(o.padding), 0);
-  require_at_least(name, "output_padding", list(o.output_padding), 0);
-  require_at_least(name, "dilation", list(o.dilation), 1);
+  arguments::require_window(name, kernel, o.stride, o.padding, o.dilation);
+  arguments::require_at_least(0, name, "output_padding", o.output_padding);
   std::string text = head(in, out, list(kernel), list(o.stride));
   if (!all_are(list(o.padding), 0)) text += ", padding=" + arguments::tuple(list(o.padding));
   if (!all_are(list(o.dilation), 1)) text += ", dilation=" + arguments::tuple(list(o.dilation));
@@ -86,30 +71,12 @@ std::string set_up_transposed(const char* name, std::int64_t in, std::int64_t ou
 }  // namespace
 
 Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, Size2 kernel_size, Conv2dOptions options)
-    : options_(options) {
-  arguments::require_positive(in_channels, "in_channels", "Conv2d");
-  arguments::require_positive(out_channels, "out_channels", "Conv2d");
-  arguments::require_positive(options.groups, "groups", "Conv2d");
-  arguments::require_window("Conv2d", kernel_size, options.stride, options.padding.value, options.dilation);
-  convolution::require_padding_mode("Conv2d", options.padding_mode);
-  if (in_channels % options.groups != 0 || out_channels % options.groups != 0)
-    throw UserError(fmt::format("Conv2d: groups {} must divide in_channels {} and out_channels {}", options.groups,
-                                in_channels, out_channels));
-  weight = parameter("weight",
-                     default_weight({out_channels, in_channels / options.groups, kernel_size.height, kernel_size.width},
-                                    options.dtype));
-  if (options.bias) bias = parameter("bias", default_bias(out_channels, weight));
-  std::string text = fmt::format("{}, {}, kernel_size={}, stride={}", in_channels, out_channels,
-                                 arguments::pair(kernel_size), arguments::pair(options.stride));
-  if (options.padding.same)
-    text += ", padding=same";
-  else if (options.padding.value != Size2(0))
-    text += ", padding=" + arguments::pair(options.padding.value);
-  if (options.dilation != Size2(1)) text += ", dilation=" + arguments::pair(options.dilation);
-  if (options.groups != 1) text += ", groups=" + std::to_string(options.groups);
-  if (!options.bias) text += ", bias=False";
-  if (options.padding_mode != "zeros") text += ", padding_mode=" + options.padding_mode;
-  set_arguments(std::move(text));
+    : options_(std::move(options)) {
+  set_arguments(set_up("Conv2d", in_channels, out_channels, kernel_size, options_));
+  weight = parameter(
+      "weight", default_weight({out_channels, in_channels / options_.groups, kernel_size.height, kernel_size.width},
+                               options_.dtype));
+  if (options_.bias) bias = parameter("bias", default_bias(out_channels, weight));
 }
 Tensor Conv2d::forward(Tensor x) {
   Conv2dFunctionOptions o{
@@ -146,7 +113,7 @@ Tensor convolution::bordered(const Tensor& x, const Tensor& weight, bool same, c
 
 Conv1d::Conv1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size, Conv1dOptions options)
     : options_(std::move(options)) {
-  set_arguments(set_up<Conv1d>("Conv1d", in_channels, out_channels, kernel_size, options_));
+  set_arguments(set_up("Conv1d", in_channels, out_channels, kernel_size, options_));
   weight =
       parameter("weight", default_weight({out_channels, in_channels / options_.groups, kernel_size}, options_.dtype));
   if (options_.bias) bias = parameter("bias", default_bias(out_channels, weight));
@@ -164,7 +131,7 @@ Tensor Conv1d::forward(Tensor x) {
 
 Conv3d::Conv3d(std::int64_t in_channels, std::int64_t out_channels, Size3 kernel_size, Conv3dOptions options)
     : options_(std::move(options)) {
-  set_arguments(set_up<Conv3d>("Conv3d", in_channels, out_channels, kernel_size, options_));
+  set_arguments(set_up("Conv3d", in_channels, out_channels, kernel_size, options_));
   weight = parameter("weight", default_weight({out_channels, in_channels / options_.groups, kernel_size.depth,
                                                kernel_size.height, kernel_size.width},
                                               options_.dtype));

@@ -40,14 +40,13 @@ Tensor MaxPool2d::forward(Tensor x) { return max_pool2d(Operand(x, call_location
 
 AvgPool2d::AvgPool2d(Size2 kernel_size, AvgPool2dOptions options) : kernel_size_(kernel_size), options_(options) {
   const Size2 stride = options.stride.value_or(kernel_size);
-  arguments::require_window("AvgPool2d", kernel_size, stride, options.padding, 1);
+  arguments::require_window("AvgPool2d", kernel_size, stride, options.padding, Size2(1));
   set_arguments(average(kernel_size, options));
 }
 Tensor AvgPool2d::forward(Tensor x) { return avg_pool2d(Operand(x, call_location()), kernel_size_, options_); }
 
 AdaptiveAvgPool2d::AdaptiveAvgPool2d(Size2 output_size) : output_size_(output_size) {
-  if (output_size.height < 1 || output_size.width < 1)
-    throw UserError("AdaptiveAvgPool2d: output_size must be at least 1, got " + arguments::pair(output_size));
+  arguments::require_at_least(1, "AdaptiveAvgPool2d", "output_size", output_size);
   set_arguments("output_size=" + arguments::tuple(output_size));
 }
 Tensor AdaptiveAvgPool2d::forward(Tensor x) { return adaptive_avg_pool2d(Operand(x, call_location()), output_size_); }

@@ -1,5 +1,5 @@
 #include "ir/ops/shared.h"
-#include "ir/passes/tensor_value.h"
+#include "ir/tensor_value.h"
 
 namespace graven::ir {
 

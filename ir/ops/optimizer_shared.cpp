@@ -18,11 +18,8 @@ void check_options(const InferContext& c) {
                text_of(c.attributes.number(a.name));
       });
   if (c.op().refusal == nullptr) return;
-  const std::string_view refusal = c.op().refusal([&](std::string_view name) {
-    const Attribute& value = c.attributes.at(name);
-    const bool* flag = std::get_if<bool>(&value);
-    return flag != nullptr ? (*flag ? 1.0 : 0.0) : std::get<double>(value);
-  });
+  const std::string_view refusal =
+      c.op().refusal([&](std::string_view name) { return number_of(c.attributes.at(name)).value(); });
   c.require(refusal.empty(), refusal);
 }
 

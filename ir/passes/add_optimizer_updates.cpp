@@ -39,7 +39,7 @@ void add_update(Graph& graph, const OptimizerKind& kind, const ParameterGroup& g
         if (!state)
           inputs.push_back(spec.role == InputRole::parameter ? p : gradient_of.at(p));
         else if (const auto type = state_type(*state, group.options, graph.type(p)))
-          inputs.push_back(graph.add_state(graph.value(p).name + "-" + std::string(state->name), *type));
+          inputs.push_back(graph.add_state(name_of_state(graph.value(p).name, state->name), *type));
         else
           inputs.push_back(kNone);
       }

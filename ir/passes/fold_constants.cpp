@@ -7,7 +7,7 @@
 #include "ir/element_rule.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
-#include "ir/passes/tensor_value.h"
+#include "ir/tensor_value.h"
 
 namespace graven::ir {
 
@@ -80,12 +80,6 @@ class ConstantFolder {
   }
 
  private:
-  static double number_of(const Attribute& value) {
-    if (const bool* b = std::get_if<bool>(&value)) return *b ? 1 : 0;
-    if (const std::int64_t* i = std::get_if<std::int64_t>(&value)) return static_cast<double>(*i);
-    return std::get<double>(value);
-  }
-
   const Known* known(ValueId v) {
     if (v == kNone) return nullptr;
     if (const auto found = known_.find(v); found != known_.end()) return &found->second;
@@ -117,7 +111,7 @@ class ConstantFolder {
     // Powers of integers wrap around in the kernels; those are left to them.
     if (is_integral(type.dtype) && node.is(kPow)) return false;
     const ElementRule& rule = element_rule(*node.op);
-    const auto attribute = [&](std::string_view name) { return number_of(node.attributes.at(name)); };
+    const auto attribute = [&](std::string_view name) { return number_of(node.attributes.at(name)).value(); };
     const DType computed = graph_.type(node.inputs.back()).dtype;  // the first may be a condition
     bool valid = true;
     const auto made_of = [&](std::span<const double> x) {

@@ -16,11 +16,7 @@ namespace graven::ir {
 inline ScalarProgram::Step step_of(const Graph& graph, const Node& node) {
   ScalarProgram::Step step{std::string(node.op->name), {}, {}, graph.type(node.outputs[0]).dtype};
   for (const AttributeSpec& spec : node.op->attributes) {
-    const Attribute& value = node.attributes.at(spec.name);
-    if (const bool* b = std::get_if<bool>(&value)) step.constants.emplace_back(spec.name, *b ? 1.0 : 0.0);
-    if (const std::int64_t* i = std::get_if<std::int64_t>(&value))
-      step.constants.emplace_back(spec.name, static_cast<double>(*i));
-    if (const double* d = std::get_if<double>(&value)) step.constants.emplace_back(spec.name, *d);
+    if (const auto value = number_of(node.attributes.at(spec.name))) step.constants.emplace_back(spec.name, *value);
   }
   return step;
 }

@@ -22,7 +22,7 @@
 
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
-#include "ir/passes/tensor_value.h"
+#include "ir/tensor_value.h"
 
 namespace graven::ir {
 

@@ -16,7 +16,7 @@
 #include "frontend/eager/executor.h"
 #include "graphs.h"
 #include "ir/passes/pass.h"
-#include "ir/passes/tensor_value.h"
+#include "ir/tensor_value.h"
 
 namespace graven::tests {
 namespace {

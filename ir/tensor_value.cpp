@@ -1,4 +1,4 @@
-#include "ir/passes/tensor_value.h"
+#include "ir/tensor_value.h"
 
 #include <cmath>
 #include <cstring>
