@@ -63,6 +63,10 @@ void fail_at(const std::string& message, Location where) {
   throw error;
 }
 
+void refuse_within_build(std::string_view call, Location where) {
+  if (active_trace()) fail_at(fmt::format("{} within build(), which runs once: call it outside of it", call), where);
+}
+
 void fail(const std::string& function, const std::string& message, Location where) {
   UserError error(message);
   throw_at(error, function, where);

@@ -104,6 +104,12 @@ void note_symbols(UserError& error);
 [[noreturn]] void throw_at(UserError& error, const std::string& function, Location where);
 /// Fails with the line alone.
 [[noreturn]] void fail_at(const std::string& message, Location where);
+
+/// The number as a tensor without dimensions; beyond an integer dtype it wraps around, as operands do.
+Tensor wrapped(Scalar value, DType dtype);
+
+/// User error within build(), which runs once: what `call` changes in eager objects, the graph's calls would not.
+void refuse_within_build(std::string_view call, Location where);
 /// What `make` gives; an error of its is the function's and has the line, unless it knows nearer ones.
 template <class Make>
 auto made_by(const char* function, Location where, const Make& make) {

@@ -155,6 +155,7 @@ LBFGS::LBFGS(const std::vector<Tensor>& parameters, LBFGSOptions options, Locati
 std::vector<Tensor> LBFGS::parameters() const { return state_->parameters; }
 const LBFGSOptions& LBFGS::options() const { return state_->options; }
 void LBFGS::set_learning_rate(double lr, Location where) {
+  detail::refuse_within_build("set_learning_rate()", where);
   LBFGSOptions changed = state_->options;
   changed.lr = lr;
   detail::located(where, [&] { check_lbfgs_options(changed); });
@@ -287,6 +288,7 @@ nn::StateDict LBFGS::state_dict() const {
 }
 
 nn::LoadReport LBFGS::load_state_dict(const nn::StateDict& state, bool strict, Location where) {
+  detail::refuse_within_build("load_state_dict() of an optimizer", where);
   const std::string what = "load_state_dict of lbfgs";
   const std::map<std::string, Tensor> given(state.begin(), state.end());
   State next = *state_;

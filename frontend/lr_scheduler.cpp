@@ -95,17 +95,21 @@ std::string not_negative(const char* name, std::int64_t n) {
   return n >= 0 ? "" : std::string(name) + " must not be negative, got " + std::to_string(n);
 }
 std::string finite(const char* name, double x) {
-  return std::isfinite(x) ? "" : std::string(name) + " must be a finite number, got " + std::to_string(x);
+  return std::isfinite(x) ? "" : std::string(name) + " must be a finite number, got " + fmt::format("{}", x);
 }
 std::string above_zero(const char* name, double x) {
   return std::isfinite(x) && x > 0
              ? ""
              : std::string(name) + " must be a finite number above 0, got " + fmt::format("{}", x);
 }
+std::string increasing(const char* name, const std::vector<std::int64_t>& numbers) {
+  const auto found = std::is_sorted_until(numbers.begin(), numbers.end());
+  return found == numbers.end() ? "" : fmt::format("{} must increase, got {} behind {}", name, *found, *(found - 1));
+}
 /// From 0 to 1, or above 0 to 1.
 std::string part(const char* name, double x, bool zero = true) {
   if (x <= 1 && (zero ? x >= 0 : x > 0)) return "";
-  return std::string(name) + " must lie in " + (zero ? "[0, 1]" : "(0, 1]") + ", got " + std::to_string(x);
+  return std::string(name) + " must lie in " + (zero ? "[0, 1]" : "(0, 1]") + ", got " + fmt::format("{}", x);
 }
 /// The first mistake of several.
 std::string first(std::initializer_list<std::string> mistakes) {
@@ -338,6 +342,7 @@ nn::StateDict LRScheduler::state_dict() const {
 }
 
 nn::LoadReport LRScheduler::load_state_dict(const nn::StateDict& state, bool strict, Location where) {
+  detail::refuse_within_build("load_state_dict() of a schedule", where);
   const std::string what = "load_state_dict of a learning-rate schedule";
   std::int64_t steps = state_->steps;
   std::vector<double> rates;
@@ -383,6 +388,7 @@ nn::LoadReport LRScheduler::load_state_dict(const nn::StateDict& state, bool str
 }
 
 LRScheduler& LRScheduler::warmup(std::int64_t iters, WarmupOptions options, Location where) {
+  detail::refuse_within_build("warmup()", where);
   detail::located(where, [&] {
     require(state_->factors.empty(), "warmup: a LambdaLR has none: let its function begin with it");
     require(iters >= 0, "warmup: the number of steps must not be negative, got " + std::to_string(iters));
@@ -403,14 +409,12 @@ StepLR::StepLR(const optim::Optimizer& optimizer, StepLROptions o, Location wher
                   })) {}
 
 MultiStepLR::MultiStepLR(const optim::Optimizer& optimizer, MultiStepLROptions o, Location where)
-    : LRScheduler(optimizer, detail::located(where, [&] {
-                    return make(first({std::is_sorted(o.milestones.begin(), o.milestones.end())
-                                           ? ""
-                                           : "MultiStepLR: milestones must increase",
-                                       finite("MultiStepLR: gamma", o.gamma)}),
-                                "multi_step", {{"gamma", o.gamma}},
-                                std::vector<double>(o.milestones.begin(), o.milestones.end()));
-                  })) {}
+    : LRScheduler(
+          optimizer, detail::located(where, [&] {
+            return make(
+                first({increasing("MultiStepLR: milestones", o.milestones), finite("MultiStepLR: gamma", o.gamma)}),
+                "multi_step", {{"gamma", o.gamma}}, std::vector<double>(o.milestones.begin(), o.milestones.end()));
+          })) {}
 
 ExponentialLR::ExponentialLR(const optim::Optimizer& optimizer, ExponentialLROptions o, Location where)
     : LRScheduler(optimizer, detail::located(where, [&] {
@@ -624,6 +628,7 @@ nn::StateDict ReduceLROnPlateau::state_dict() const {
           {"last_epoch", tensor(state_->epoch, DType::i64)}};
 }
 nn::LoadReport ReduceLROnPlateau::load_state_dict(const nn::StateDict& state, bool strict, Location where) {
+  detail::refuse_within_build("load_state_dict() of a schedule", where);
   const std::string what = "load_state_dict of ReduceLROnPlateau";
   State next = *state_;
   const std::pair<const char*, std::int64_t*> counts[] = {

@@ -91,6 +91,7 @@ std::vector<double> Optimizer::learning_rates() const {
 }
 
 void Optimizer::set_learning_rate(double lr, Location where) {
+  detail::refuse_within_build("set_learning_rate()", where);
   detail::located(where, [&] { ir::check_options(state_->kind, {{"lr", lr}}); });
   for (auto& g : state_->groups) g.options["lr"] = g.base_lr = lr;
 }
@@ -189,6 +190,7 @@ nn::StateDict Optimizer::state_dict() const {
 }
 
 nn::LoadReport Optimizer::load_state_dict(const nn::StateDict& state, bool strict, Location where) {
+  detail::refuse_within_build("load_state_dict() of an optimizer", where);
   const std::string what = "load_state_dict of " + state_->kind;
   const std::map<std::string, Tensor> given(state.begin(), state.end());
   std::vector<State::Group> next = state_->groups;

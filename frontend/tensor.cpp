@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <new>
 #include <numeric>
@@ -72,6 +73,8 @@ Sizes contiguous_strides(const Sizes& sizes) {
 namespace {
 /// User error where the shape has no such number.
 std::size_t bytes_of(DType dtype, const Shape& shape) {
+  if (std::find(std::begin(ir::kAllDTypes), std::end(ir::kAllDTypes), dtype) == std::end(ir::kAllDTypes))
+    throw UserError("there is no dtype with the number " + std::to_string(static_cast<int>(dtype)));
   std::int64_t bytes = static_cast<std::int64_t>(ir::size_of(dtype));
   bool empty = false;
   for (const Dim& d : shape) {
@@ -590,6 +593,23 @@ Tensor generate(const Shape& shape, const TensorOptions& options, Location where
 
 }  // namespace
 
+/// User error where an integer dtype cannot hold `value`. Negative numbers down to the negative of the largest one wrap
+/// around in an unsigned one, as torch.tensor has them.
+static void require_fits(Scalar value, DType dtype, const char* function, Location where) {
+  const auto range = ir::integer_range(dtype);
+  if (!range) return;
+  const auto [least, largest] = *range;
+  const bool floating = value.category() == Scalar::Category::floating;
+  const bool fits = floating ? std::trunc(value.number()) >= static_cast<double>(least) &&
+                                   value.number() < static_cast<double>(largest) + 1
+                             : value.integer() >= (least == 0 ? -largest : least) && value.integer() <= largest;
+  if (!fits)
+    detail::fail(function,
+                 fmt::format("the numbers of {} lie in [{}, {}], got {}", ir::name(dtype), least, largest,
+                             floating ? fmt::format("{}", value.number()) : fmt::format("{}", value.integer())),
+                 where);
+}
+
 Tensor empty(const Shape& shape, TensorOptions options, Location where) {
   return zeros(shape, options, where.in("empty"));
 }
@@ -604,6 +624,7 @@ Tensor ones(const Shape& shape, TensorOptions options, Location where) {
   return full(shape, 1, options, where.in("ones"));
 }
 Tensor full(const Shape& shape, Scalar value, TensorOptions options, Location where) {
+  require_fits(value, options.dtype, "full", where);
   if (!shape.is_static()) {
     detail::require_recording(shape, "full", where);
     if (options.requires_grad)
@@ -761,6 +782,7 @@ Tensor from_list(std::initializer_list<NestedList> items, std::optional<DType> d
                        : category == Scalar::Category::boolean ? DType::boolean
                        : category == Scalar::Category::integer ? DType::i64
                                                                : DType::f32;
+  for (const Scalar leaf : leaves) require_fits(leaf, chosen, "tensor", where);
   return generate(Shape::of(sizes), {chosen}, where.in("tensor"),
                   [&](std::int64_t i) { return leaves[static_cast<std::size_t>(i)]; });
 }
@@ -771,13 +793,19 @@ Tensor tensor(std::initializer_list<NestedList> items, Location where) { return 
 Tensor tensor(std::initializer_list<NestedList> items, DType dtype, Location where) {
   return from_list(items, dtype, where);
 }
-Tensor tensor(Scalar value) {
-  return tensor(value, value.category() == Scalar::Category::boolean   ? DType::boolean
-                       : value.category() == Scalar::Category::integer ? DType::i64
-                                                                       : DType::f32);
+Tensor tensor(Scalar value, Location where) {
+  return tensor(value,
+                value.category() == Scalar::Category::boolean   ? DType::boolean
+                : value.category() == Scalar::Category::integer ? DType::i64
+                                                                : DType::f32,
+                where);
 }
-Tensor tensor(Scalar value, DType dtype) {
+Tensor detail::wrapped(Scalar value, DType dtype) {
   return generate({}, {dtype}, Location{}.in("tensor"), [&](std::int64_t) { return value; });
+}
+Tensor tensor(Scalar value, DType dtype, Location where) {
+  require_fits(value, dtype, "tensor", where);
+  return generate({}, {dtype}, where.in("tensor"), [&](std::int64_t) { return value; });
 }
 
 // ---- comparison -----------------------------------------------------------------------------------------------------

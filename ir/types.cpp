@@ -1,6 +1,7 @@
 #include "ir/types.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "ir/diagnostic.h"
 
@@ -35,6 +36,25 @@ double epsilon_of(DType dtype) { return kInfo[static_cast<std::size_t>(dtype)].e
 bool is_floating(DType d) { return d == DType::f32 || d == DType::f64 || d == DType::f16 || d == DType::bf16; }
 
 bool is_integral(DType d) { return d == DType::i8 || d == DType::i32 || d == DType::i64 || d == DType::u8; }
+
+std::optional<std::pair<std::int64_t, std::int64_t>> integer_range(DType d) {
+  const auto range = [](auto zero) {
+    using Limits = std::numeric_limits<decltype(zero)>;
+    return std::pair<std::int64_t, std::int64_t>(Limits::min(), Limits::max());
+  };
+  switch (d) {
+    case DType::i8:
+      return range(std::int8_t{});
+    case DType::u8:
+      return range(std::uint8_t{});
+    case DType::i32:
+      return range(std::int32_t{});
+    case DType::i64:
+      return range(std::int64_t{});
+    default:
+      return std::nullopt;
+  }
+}
 
 DType promote(DType a, DType b) {
   if (a == b) return a;

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace graven::ir {
@@ -34,6 +35,8 @@ bool is_floating(DType dtype);
 double epsilon_of(DType dtype);
 /// Signed and unsigned integers; boolean is neither floating nor integral.
 bool is_integral(DType dtype);
+/// The least and the largest number of an integer dtype; nothing for others.
+std::optional<std::pair<std::int64_t, std::int64_t>> integer_range(DType dtype);
 /// PyTorch's promotion of two tensors' dtypes (dimension and scalar categories aside).
 DType promote(DType a, DType b);
 

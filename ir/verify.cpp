@@ -31,6 +31,7 @@ class Verifier {
     check_optimizers();
     check_lists();
     check_nodes();
+    check_updates_whole();
     check_results();
     check_stage();
   }
@@ -197,6 +198,8 @@ class Verifier {
   /// An update does what the group says that it belongs to: what reads the graph later relies on either.
   void check_update(std::size_t n) {
     const Node& node = graph_.nodes[n];
+    if (node.phase < Phase::backward)
+      broken(node_text(n) + " updates in the " + std::string(ir::name(node.phase)) + " phase");
     const auto input = [&](InputRole role) {
       const InputRange range = input_range(node, role);
       return range.begin < node.inputs.size() ? node.inputs[range.begin] : kNone;
@@ -225,13 +228,13 @@ class Verifier {
         broken(node_text(n) + " updates " + (parameter == kNone ? "nothing" : value_text(parameter)) +
                ", which is not in the group of its learning rate");
       if (updated_(parameter)) broken(value_text(parameter) + " is updated twice");
-      updated_[parameter] = true;
+      updated_[parameter] = updates_ = true;
       check_states(n, kind, parameter, i - params.begin);
     }
   }
 
   /// Of the parameter that is the update's number `i`: checkpoints call its states after it.
-  void check_states(std::size_t n, const OptimizerKind& kind, ValueId parameter, std::size_t i) const {
+  void check_states(std::size_t n, const OptimizerKind& kind, ValueId parameter, std::size_t i) {
     const Node& node = graph_.nodes[n];
     for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
       const OptimizerState* state = state_of(kind, node.op->inputs[s].name);
@@ -240,7 +243,19 @@ class Verifier {
       const std::string name = name_of_state(graph_.value(parameter).name, state->name);
       if (graph_.value(node.inputs[place]).name != name)
         broken(node_text(n) + " keeps " + value_text(node.inputs[place]) + ", expected '" + name + "'");
+      kept_[node.inputs[place]] = true;
     }
+  }
+
+  /// Where a graph updates, it updates every parameter that its optimizers have a gradient for, and has no states but
+  /// those of its updates.
+  void check_updates_whole() {
+    for (const ValueId v : graph_.states)
+      if (!kept_(v) && graph_.stage != "trace") broken("the state " + value_text(v) + " belongs to no update");
+    if (!updates_) return;
+    for (const Gradient& g : graph_.gradients)
+      if (in_range(g.parameter) && group_(g.parameter) != -1 && !updated_(g.parameter))
+        broken(value_text(g.parameter) + " has a gradient and an optimizer, but no update");
   }
 
   static std::string number_text(const Attribute& value) {
@@ -278,6 +293,8 @@ class Verifier {
         const ValueKind kind = graph_.value(v).kind;
         if (kind != ValueKind::parameter && kind != ValueKind::buffer && kind != ValueKind::state)
           broken(node_text(n) + " writes into " + value_text(v) + ", which is no parameter, buffer or state");
+        if (kind == ValueKind::state && input_of(*node.op, InputRole::rate) == node.op->inputs.size())
+          broken(node_text(n) + " writes into the state " + value_text(v) + ", but is no update");
         if (prepared[at(v)])
           broken(node_text(n) + " writes into " + value_text(v) + ", which the prepare phase has read");
       }
@@ -407,7 +424,8 @@ class Verifier {
   std::map<std::string, std::int64_t> symbols_;
   std::vector<std::pair<const Optimizer*, const ParameterGroup*>> groups_;  ///< of all optimizers, in order
   ByValue<std::int64_t> group_{-1};                                         ///< of a parameter: its number
-  ByValue<bool> updated_;
+  ByValue<bool> updated_, kept_;  ///< a parameter that an update has; a state that one keeps
+  bool updates_ = false;
   std::vector<bool> listed_, made_;
   std::vector<Phase> made_in_;
 };

@@ -26,6 +26,12 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
 
+/// For the system, which would take the text up to a zero byte for another path.
+const char* checked(const std::string& path) {
+  if (path.find('\0') != std::string::npos) throw Error(printable(path), "", "a path", "a zero byte in it");
+  return path.c_str();
+}
+
 bool is_named(int descriptor, const std::string& path) {
   struct stat here, there;
   return ::fstat(descriptor, &here) == 0 && ::lstat(path.c_str(), &there) == 0 && here.st_dev == there.st_dev &&
@@ -57,7 +63,7 @@ bool remove_abandoned(const std::string& path) {
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
   const Descriptor file(
-      ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe is refused below, not waited for
+      ::open(checked(path_), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe is refused below, not waited for
   if (file.value < 0) throw system_error(path_, "open");
   struct stat status;
   if (::fstat(file.value, &status) != 0) throw system_error(path_, "read");
@@ -168,14 +174,14 @@ void flush_output() {
 
 FileKind kind_of(const std::string& path) {
   struct stat status;
-  if (::stat(path.c_str(), &status) != 0) return FileKind::absent;
+  if (::stat(checked(path), &status) != 0) return FileKind::absent;
   if (S_ISREG(status.st_mode)) return FileKind::regular;
   return S_ISDIR(status.st_mode) ? FileKind::directory : FileKind::other;
 }
 
 bool is_stream(const std::string& path) {
   struct stat own, status;
-  if (::lstat(path.c_str(), &own) != 0 || S_ISREG(own.st_mode)) return false;
+  if (::lstat(checked(path), &own) != 0 || S_ISREG(own.st_mode)) return false;
   const bool reachable = ::stat(path.c_str(), &status) == 0;
   if (reachable && (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode))) return true;
   if (reachable && S_ISDIR(status.st_mode)) throw Error(path, "", "a file", "a folder");
@@ -186,7 +192,7 @@ bool is_stream(const std::string& path) {
 
 int open_stream(const std::string& path, int flags) {
   // A pipe without a reader would be waited for; written to, it is waited for as it should be.
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | flags, 0666);
+  const int descriptor = ::open(checked(path), O_WRONLY | O_CLOEXEC | O_NONBLOCK | flags, 0666);
   if (descriptor < 0 && errno == ENXIO) throw Error(path, "", "a pipe that is read from", "one without a reader");
   if (descriptor < 0) throw system_error(path, flags & O_APPEND ? "open for appending" : "open");
   const int status = ::fcntl(descriptor, F_GETFL);
@@ -199,7 +205,7 @@ int open_stream(const std::string& path, int flags) {
 }
 
 void make_directories(const std::string& path) {
-  if (::mkdir(path.c_str(), 0777) == 0) return;
+  if (::mkdir(checked(path), 0777) == 0) return;
   if (errno == ENOENT && parent_of(path) != path) {
     make_directories(parent_of(path));
     if (::mkdir(path.c_str(), 0777) == 0) return;
@@ -209,7 +215,7 @@ void make_directories(const std::string& path) {
 }
 
 std::vector<std::string> list_directory(const std::string& path) {
-  DIR* directory = ::opendir(path.c_str());
+  DIR* directory = ::opendir(checked(path));
   if (directory == nullptr) throw system_error(path, "list");
   std::vector<std::string> names;
   while (const dirent* entry = ::readdir(directory)) {

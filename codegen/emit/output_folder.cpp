@@ -87,6 +87,8 @@ std::string hash_of(std::string_view text) {
 
 OutputFolder::OutputFolder(const fs::path& path, For use) : path_(path) {
   std::error_code ignored;
+  if (path.native().find('\0') != std::string::npos)
+    throw UserError(runtime::printable(path.native()) + ": a path has no zero byte");
   if (fs::exists(path, ignored) && !fs::is_directory(path, ignored))
     throw UserError(path.string() + ": is a file; a project needs a folder");
   try {

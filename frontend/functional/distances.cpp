@@ -1,5 +1,7 @@
 #include "graven/functional/distances.h"
 
+#include <fmt/format.h>
+
 #include "frontend/dispatch.h"
 #include "frontend/functional/at.h"
 #include "graven/functional.h"
@@ -31,7 +33,7 @@ Tensor pairwise_distance(const Operand& x1, const Operand& x2, double p, double 
 Tensor cdist(const Operand& x1, const Operand& x2, double p) {
   const At at(x1.where().in("cdist"));
   const Tensor &a = x1.tensor(), &b = x2.tensor();
-  if (!(p >= 0)) fail("cdist", "p must not be negative, got " + std::to_string(p), at.where());
+  if (!(p >= 0)) fail("cdist", "p must not be negative, got " + fmt::format("{}", p), at.where());
   if (a.dim() < 2 || b.dim() < 2 || a.shape().back() != b.shape().back())
     fail("cdist", "expects [..., n, size] and [..., m, size], got " + a.describe() + " and " + b.describe(),
          at.where());

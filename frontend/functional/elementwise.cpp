@@ -66,7 +66,7 @@ Operand detail::scaled(const Operand& x, double factor, DType dtype, const char*
 
 Tensor detail::materialize(const Operand& x, DType dtype, bool recording) {
   if (x.is_tensor()) return x.tensor().to(dtype, x.where());
-  return recording ? detail::recorded_full({}, x.scalar(), dtype, x.where()) : tensor(x.scalar(), dtype);
+  return recording ? detail::recorded_full({}, x.scalar(), dtype, x.where()) : detail::wrapped(x.scalar(), dtype);
 }
 
 bool detail::records(const Operand& a, const Operand& b) {

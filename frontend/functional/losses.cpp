@@ -147,7 +147,7 @@ Tensor cross_entropy_of_probabilities(const Operand& logits, const Operand& prob
 Tensor cross_entropy(const Operand& logits, const Operand& target, const CrossEntropyOptions& o) {
   const Location where = logits.where();
   if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1))
-    fail("cross_entropy", "label_smoothing must lie in [0, 1], got " + std::to_string(o.label_smoothing), where);
+    fail("cross_entropy", "label_smoothing must lie in [0, 1], got " + fmt::format("{}", o.label_smoothing), where);
   if (logits.tensor().dim() >= 1) check_class_weight("cross_entropy", o.weight, logits.tensor(), where);
   if (ir::is_floating(target.tensor().dtype())) {
     if (logits.tensor().dim() < 1)
@@ -206,7 +206,7 @@ Tensor l1_loss(const Operand& input, const Operand& target, Reduction reduction)
 
 Tensor smooth_l1_loss(const Operand& input, const Operand& target, Reduction reduction, double beta) {
   const At at(input.where().in("smooth_l1_loss"));
-  if (!(beta >= 0)) fail("smooth_l1_loss", "beta must not be negative, got " + std::to_string(beta), at.where());
+  if (!(beta >= 0)) fail("smooth_l1_loss", "beta must not be negative, got " + fmt::format("{}", beta), at.where());
   if (beta == 0) return l1_loss(at(input), target, reduction);
   const Tensor d = at.sub(input, target), size = abs(at(d));
   warn_of_broadcast(d, input, target, at.where());
@@ -217,7 +217,7 @@ Tensor smooth_l1_loss(const Operand& input, const Operand& target, Reduction red
 
 Tensor huber_loss(const Operand& input, const Operand& target, Reduction reduction, double delta) {
   const At at(input.where().in("huber_loss"));
-  if (!(delta > 0)) fail("huber_loss", "delta must be positive, got " + std::to_string(delta), at.where());
+  if (!(delta > 0)) fail("huber_loss", "delta must be positive, got " + fmt::format("{}", delta), at.where());
   const Tensor d = at.sub(input, target), size = abs(at(d));
   warn_of_broadcast(d, input, target, at.where());
   const Tensor inside = at.mul(square(at(d)), 0.5), outside = at.mul(at.add(size, -0.5 * delta), delta);
@@ -311,7 +311,7 @@ Tensor triplet_margin_loss(const Operand& anchor, const Operand& positive, const
                            const TripletMarginLossOptions& o) {
   const At at(anchor.where().in("triplet_margin_loss"));
   if (!(o.margin > 0))
-    fail("triplet_margin_loss", "margin must be positive, got " + std::to_string(o.margin), at.where());
+    fail("triplet_margin_loss", "margin must be positive, got " + fmt::format("{}", o.margin), at.where());
   const Tensor near = pairwise_distance(at(anchor), positive, o.p, o.eps);
   Tensor far = pairwise_distance(at(anchor), negative, o.p, o.eps);
   if (o.swap) far = minimum(at(far), at(pairwise_distance(at(positive.tensor()), negative, o.p, o.eps)));
@@ -385,7 +385,7 @@ Tensor gaussian_nll_loss(const Operand& input, const Operand& target, const Oper
   const At at(input.where().in("gaussian_nll_loss"));
   const Tensor& x = input.tensor();
   Tensor variance = var.tensor();
-  if (!(o.eps > 0)) fail("gaussian_nll_loss", "eps must be positive, got " + std::to_string(o.eps), at.where());
+  if (!(o.eps > 0)) fail("gaussian_nll_loss", "eps must be positive, got " + fmt::format("{}", o.eps), at.where());
   // As the input, with a last dimension of 1 (one variance for a whole row), or without it.
   if (variance.shape() != x.shape()) {
     std::vector<Dim> rows(x.shape().begin(), x.shape().end());

@@ -1,5 +1,7 @@
 #include "graven/functional/random.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "frontend/dispatch.h"
@@ -16,7 +18,7 @@ using detail::fail;
 namespace {
 
 void check_probability(const char* function, double p, Location where) {
-  if (!(p >= 0 && p <= 1)) fail(function, "the probability must lie in [0, 1], got " + std::to_string(p), where);
+  if (!(p >= 0 && p <= 1)) fail(function, "the probability must lie in [0, 1], got " + fmt::format("{}", p), where);
 }
 
 Tensor drop(const Tensor& x, double p, Location where) {
@@ -107,7 +109,7 @@ void check_weights(const Tensor& p, std::int64_t num_samples, bool replacement, 
     for (std::size_t i = row; i < row + n; ++i) {
       whole += numbers[i];
       if (!(numbers[i] >= 0) || std::isinf(numbers[i]))
-        fail("multinomial", "the probabilities must be finite and not negative, got " + std::to_string(numbers[i]),
+        fail("multinomial", "the probabilities must be finite and not negative, got " + fmt::format("{}", numbers[i]),
              where);
       if (numbers[i] > 0) ++positive;
     }
@@ -163,7 +165,7 @@ Tensor gumbel_softmax(const Operand& logits, double tau, bool hard, std::int64_t
   const Location where = logits.where().in("gumbel_softmax");
   const detail::At at(where);
   const Tensor& x = logits.tensor();
-  if (!(tau > 0)) fail("gumbel_softmax", "tau must be positive, got " + std::to_string(tau), where);
+  if (!(tau > 0)) fail("gumbel_softmax", "tau must be positive, got " + fmt::format("{}", tau), where);
   if (!ir::is_floating(x.dtype())) fail("gumbel_softmax", "needs a floating-point tensor, got " + x.describe(), where);
   const Tensor u = draw("gumbel_softmax", "random_uniform", logits);
   const Tensor noise = neg(at(log(at(neg(at(log(at(u)))))))).to(x.dtype(), where);

@@ -1,5 +1,7 @@
 #include "graven/models/mobilenet_v2.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 
@@ -27,7 +29,7 @@ std::int64_t divisible(double value, std::int64_t divisor) {
 
 nn::Sequential make_features(const MobileNetV2Options& options) {
   if (!(options.width_mult > 0))
-    throw UserError("MobileNetV2: width_mult must be positive, got " + std::to_string(options.width_mult));
+    throw UserError("MobileNetV2: width_mult must be positive, got " + fmt::format("{}", options.width_mult));
   if (options.round_nearest < 1)
     throw UserError("MobileNetV2: round_nearest must be positive, got " + std::to_string(options.round_nearest));
   if (options.inverted_residual_setting.empty())

@@ -1,5 +1,7 @@
 #include "graven/utils/clip_grad.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -22,8 +24,9 @@ GradientNorm::operator double() const {
 GradientNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type,
                              bool error_if_nonfinite, Location where) {
   if (!(max_norm >= 0))
-    fail_at("clip_grad_norm_: max_norm must not be negative, got " + std::to_string(max_norm), where);
-  if (!(norm_type > 0)) fail_at("clip_grad_norm_: norm_type must be positive, got " + std::to_string(norm_type), where);
+    fail_at("clip_grad_norm_: max_norm must not be negative, got " + fmt::format("{}", max_norm), where);
+  if (!(norm_type > 0))
+    fail_at("clip_grad_norm_: norm_type must be positive, got " + fmt::format("{}", norm_type), where);
   require_defined(parameters, "clip_grad_norm_", where);
   if (graven::detail::Trace* trace = active_trace()) {
     if (error_if_nonfinite) fail_at("clip_grad_norm_: a graph's program has no errors for error_if_nonfinite", where);
@@ -46,7 +49,7 @@ GradientNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_n
   if (!largest) total = norm_type == 2 ? std::sqrt(total) : std::pow(total, 1 / norm_type);
   if (error_if_nonfinite && !std::isfinite(total))
     fail_at(
-        "clip_grad_norm_: the norm of the gradients is " + std::to_string(total) + ", and error_if_nonfinite is set",
+        "clip_grad_norm_: the norm of the gradients is " + fmt::format("{}", total) + ", and error_if_nonfinite is set",
         where);
   const double factor = std::isnan(total) ? total : std::min(1.0, max_norm / (total + 1e-6));
   if (factor == 1) return GradientNorm(total);
@@ -57,7 +60,7 @@ GradientNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_n
 
 void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value, Location where) {
   if (!(clip_value >= 0))
-    fail_at("clip_grad_value_: clip_value must not be negative, got " + std::to_string(clip_value), where);
+    fail_at("clip_grad_value_: clip_value must not be negative, got " + fmt::format("{}", clip_value), where);
   require_defined(parameters, "clip_grad_value_", where);
   if (graven::detail::Trace* trace = active_trace())
     return trace->clip({ir::Clip::Kind::value, {}, clip_value, 2}, parameters, "clip_grad_value_", where);

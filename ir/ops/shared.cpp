@@ -110,18 +110,11 @@ namespace {
 
 /// What an integer dtype can hold, as doubles; nothing for others.
 std::optional<std::pair<double, double>> integer_limits(DType dtype) {
-  switch (dtype) {
-    case DType::i8:
-      return {{-128, 127}};
-    case DType::u8:
-      return {{0, 255}};
-    case DType::i32:
-      return {{-2147483648.0, 2147483647.0}};
-    case DType::i64:
-      return {{-9223372036854775808.0, 9223372036854774784.0}};  // the largest double below 2^63
-    default:
-      return std::nullopt;
-  }
+  const auto range = integer_range(dtype);
+  if (!range) return std::nullopt;
+  const double largest = dtype == DType::i64 ? 0x1.fffffffffffffp62  // the largest double below 2^63
+                                             : static_cast<double>(range->second);
+  return {{static_cast<double>(range->first), largest}};
 }
 
 }  // namespace

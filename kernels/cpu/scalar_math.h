@@ -7,10 +7,12 @@
 //
 // Largest error of the float versions over all floats, in units in the last place (measured by
 // tests/kernels/scalar_math_test.cpp): exp 1.1, expm1 1.6, log 0.9, log2 1.4, log10 2, log1p 1, tanh 2.5, sigmoid 2.5,
-// softplus 1.8, erf 1.2, pow 0.6, sqrt 0.5, rsqrt 1.5, sin and cos 1.7 for |x| <= 1e5 (beyond, their absolute error
-// grows as 1e-16 |x|, and with it tan's), tan, asin, acos, atan, atan2, sinh, cosh, asinh, acosh, atanh and erfc, in
-// double inside, 0.6. Infinities, NaN, zeros and subnormal numbers give what the C library gives, except that sin(-0)
-// and log1p(-0) are +0 and sigmoid is 0 below -88.8, where its value is subnormal.
+// softplus 1.8, erf 1.2, pow 0.6, sqrt 0.5, rsqrt 1.5, sin and cos 1.7 for |x| <= 1e15, tan, asin, acos, atan, atan2,
+// sinh, cosh, asinh, acosh, atanh and erfc, in double inside, 0.6. Beyond 1e15, where neighbouring floats are ten
+// million turns apart, sin and cos are some number from -1 to 1 and tan one of its numbers; without an instruction that
+// multiplies and adds, the error of the three grows from 1e5 on as 1e-16 |x|. Infinities, NaN, zeros and subnormal
+// numbers give what the C library gives, except that sin(-0) and log1p(-0) are +0 and sigmoid is 0 below -88.8, where
+// its value is subnormal.
 //
 // The polynomials are those of Moshier's Cephes library (exp, log, sin, cos) and of N. Juffa's erff; the rest is
 // derived in place.
@@ -104,15 +106,23 @@ GRAVEN_ALWAYS_INLINE Angle reduced_angle(float x) {
   constexpr double kRound = 6755399441055744.0;  // 1.5 2^52
   const double shifted = fma(static_cast<double>(x), 0.63661977236758134308, kRound);
   const double n = shifted - kRound;
-  // pi/2 in two parts, the first of 33 bits.
-  return {fma(n, -6.07710050650619224932e-11, fma(n, -1.57079632673412561417, static_cast<double>(x))),
-          static_cast<std::uint32_t>(__builtin_bit_cast(std::uint64_t, shifted))};
+  // pi/2 in two parts. What one instruction leaves of x - n pi/2 is exact for n below 2^50; without it the first part
+  // has 33 bits, and the product is exact for n below 2^20.
+#if GRAVEN_HAS_FMA
+  const double r = fma(n, -6.12323399573676603587e-17, fma(n, -1.57079632679489661923, static_cast<double>(x)));
+#else
+  const double r = fma(n, -6.07710050650619224932e-11, fma(n, -1.57079632673412561417, static_cast<double>(x)));
+#endif
+  return {r, static_cast<std::uint32_t>(__builtin_bit_cast(std::uint64_t, shifted))};
 }
 
 /// Sine (quadrant 0) of x + quadrant pi/2.
 GRAVEN_ALWAYS_INLINE float sine(float x, std::uint32_t quadrant) {
   const Angle angle = reduced_angle(x);
-  const float r = static_cast<float>(angle.r);
+  float r = static_cast<float>(angle.r);
+  // Of angles too large for their remainder to be known, so that the sine stays in its range.
+  r = r > 1.0f ? 1.0f : r;
+  r = r < -1.0f ? -1.0f : r;
   const std::uint32_t q = angle.quadrant + quadrant;
   const float z = r * r;
   // A sine has the sign of its small angle, which the sum of 0 and -0 has not.
@@ -418,7 +428,10 @@ GRAVEN_ALWAYS_INLINE float pow(float x, float y) {
 
 GRAVEN_ALWAYS_INLINE float tan(float x) {
   const detail::Angle angle = detail::reduced_angle(x);
-  const double r = angle.r, z = r * r;
+  double r = angle.r;
+  r = r > 1.0 ? 1.0 : r;
+  r = r < -1.0 ? -1.0 : r;
+  const double z = r * r;
   double s = -1.0 / 1307674368000;
   s = fma(s, z, 1.0 / 6227020800);
   s = fma(s, z, -1.0 / 39916800);

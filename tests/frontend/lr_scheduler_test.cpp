@@ -306,7 +306,7 @@ TEST(Schedules, SayWhatIsWrong) {
       {[&] { OneCycleLR(sgd, {.max_lr = inf, .total_steps = 5}); },
        "OneCycleLR: max_lr must be finite and not negative, got inf"},
       {[&] { OneCycleLR(sgd, {.max_lr = 1, .total_steps = 5, .pct_start = 1.5}); },
-       "OneCycleLR: pct_start must lie in [0, 1], got 1.500000"},
+       "OneCycleLR: pct_start must lie in [0, 1], got 1.5"},
       {[&] { OneCycleLR(sgd, {.max_lr = 1, .total_steps = 5, .div_factor = 0}); },
        "OneCycleLR: div_factor must be a finite number above 0, got 0"},
       {[&] { OneCycleLR(sgd, {.max_lr = 1, .total_steps = 5, .final_div_factor = -2}); },

@@ -264,6 +264,8 @@ TEST(FromData, SaysWhatIsWrong) {
        "from_data: the shape [n] has a symbol; data have as many elements as they have. Make them an input"},
       {[&] { from_bytes(two.data(), 8, i64, {2}); }, "from_bytes: i64[2] takes 16 bytes, got 8"},
       {[&] { from_bytes(nullptr, 8, f32, {2}); }, "from_bytes: f32[2] takes 8 bytes, got a null pointer"},
+      {[&] { from_bytes(two.data(), 8, static_cast<DType>(77), {2}); },
+       "from_bytes: there is no dtype with the number 77"},
       {[&] { from_bytes(two.data(), 8, f32, {2, -1}); }, "from_bytes: a dimension must not be negative, got [2,-1]"},
   };
   for (const auto& [mistake, error] : cases) {
@@ -291,11 +293,23 @@ TEST(Factories, SayWhatIsWrong) {
       {[] { (void)eye(-1); }, "eye: a dimension must not be negative, got [-1,-1]"},
       {[] { (void)tensor({{1, 2}, {3}}); }, "tensor: a list of 1 stands beside one of 2 at depth 1"},
       {[] { (void)tensor({{1, 2}, 3}, f32); }, "tensor: the nested lists have different depths"},
+      {[] { (void)tensor({1.0, NAN}, i64); },
+       "tensor: the numbers of i64 lie in [-9223372036854775808, 9223372036854775807], got nan"},
+      {[] { (void)tensor({0x1p63}, i64); },
+       "tensor: the numbers of i64 lie in [-9223372036854775808, 9223372036854775807], got 9.223372036854776e+18"},
+      {[] { (void)tensor(1e30, i32); }, "tensor: the numbers of i32 lie in [-2147483648, 2147483647], got 1e+30"},
+      {[] { (void)tensor({{300}}, u8); }, "tensor: the numbers of u8 lie in [0, 255], got 300"},
+      {[] { (void)tensor(-1.5, u8); }, "tensor: the numbers of u8 lie in [0, 255], got -1.5"},
+      {[] { (void)full({2}, -129, i8); }, "full: the numbers of i8 lie in [-128, 127], got -129"},
   };
   for (const auto& [mistake, error] : cases) {
     const std::string text = error_of(mistake);
     EXPECT_EQ(text.substr(0, text.rfind("\n  at tensor_test.cpp:")), std::string("error: ") + error);
   }
+  // Negative numbers wrap in u8, as torch.tensor has them; and what is left of a fraction must fit.
+  EXPECT_EQ(tensor({-1, -255, 255}, u8).to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{255, 1, 255}));
+  EXPECT_EQ(tensor({127.9, -128.9}, i8).to_vector<std::int64_t>(), (std::vector<std::int64_t>{127, -128}));
+  EXPECT_EQ(full({1}, -0.5, u8).item<std::int64_t>(), 0);
 }
 
 TEST(Views, PartsOfAHugeEmptyTensorAreAsManyAsAsked) {

@@ -135,6 +135,22 @@ TEST(Verify, UpdatesDoWhatTheirGroupsSay) {
        [](Graph& g) { g.losses = {{g.find("lr.0"), kNone}}; }},
       {"computes with the hyper-parameter 'lr.0'",
        [](Graph& g) { g.add_node(get_op("relu"), {g.find("lr.0")}, {}, {}, Phase::update); }},
+      {"'w' has a gradient and an optimizer, but no update",
+       [](Graph& g) {
+         g.nodes.erase(g.nodes.begin() + 2);
+         g.states.clear();
+         g.value(g.find("w-momentum")).kind = ValueKind::parameter;
+         g.parameters.push_back(g.find("w-momentum"));
+       }},
+      {"the state 'other' belongs to no update", [](Graph& g) { g.add_state("other", {DType::f32, {4}}); }},
+      {"writes into the state 'w-momentum', but is no update",
+       [](Graph& g) {
+         g.add_node(get_op("assign"), {g.find("w-momentum"), g.gradients[0].value}, {}, {}, Phase::update);
+       }},
+      {"updates in the forward phase",
+       [](Graph& g) {
+         for (Node& node : g.nodes) node.phase = Phase::forward;
+       }},
       {"stands in two optimizer groups", [](Graph& g) { g.optimizers.push_back(g.optimizers[0]); }},
   };
   for (const auto& c : cases) {

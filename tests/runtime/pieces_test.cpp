@@ -52,6 +52,7 @@ TEST(AtomicFile, AppearsWholeOrNotAtAll) {
   }
   EXPECT_EQ(read_file(path), "new");
   EXPECT_ERROR(AtomicFile(folder / "no/f"), "cannot create: No such file");
+  EXPECT_ERROR(AtomicFile(folder / std::string("f\0g", 3)), "f\\x00g\": expected a path, found a zero byte in it");
   std::filesystem::create_directory(folder / "d");
   EXPECT_ERROR(AtomicFile(folder / "d"), "d: expected a file, found a folder");
   AtomicFile file(folder / "late");

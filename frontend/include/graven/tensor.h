@@ -499,8 +499,8 @@ class NestedList {
 Tensor tensor(std::initializer_list<NestedList> items, Location where = Location::current());
 Tensor tensor(std::initializer_list<NestedList> items, DType dtype, Location where = Location::current());
 /// A scalar.
-Tensor tensor(Scalar value);
-Tensor tensor(Scalar value, DType dtype);
+Tensor tensor(Scalar value, Location where = Location::current());
+Tensor tensor(Scalar value, DType dtype, Location where = Location::current());
 
 /// A tensor of its own with a copy of row-major elements: T is the dtype's C++ type (float: f32, std::int64_t: i64).
 /// `data` points to as many elements as the shape has, and may be null where it has none. User error where it is null
