@@ -177,25 +177,31 @@ class Writer {
       if (usual == known->second.end() || usual->second != text) fields.push_back("." + key + " = " + text);
     }
     out_.config_headers.insert("kernels/config/" + file + ".h");
-    if (!symbolic) return add_config(name, declaration("constexpr " + type + " " + name + "{", fields, "};"));
+    const Nesting::Place place = values_.nesting()(name);
+    const std::string fixed = place.block.empty() ? "constexpr " : "static constexpr ";
+    if (!symbolic) return add_config(place, declaration(fixed + type + " " + place.name + "{", fields, "};"));
     std::vector<std::string> parameters, arguments;
     for (const Symbol& s : values_.symbols()) {
       if (!mentions(call, s.name)) continue;
       parameters.push_back("std::int64_t " + s.identifier);
       arguments.push_back("size." + s.identifier);
     }
-    return add_config(name,
-                      declaration("static constexpr " + type + " " + name + "(" + join(parameters) + ") { return {",
-                                  fields, "}; }")) +
+    return add_config(place, declaration("static constexpr " + type + " " + place.name + "(" + join(parameters) +
+                                             ") { return {",
+                                         fields, "}; }")) +
            "(" + join(arguments) + ")";
   }
 
   /// Adds a line to configs.h and returns how calls say its name.
-  std::string add_config(const std::string& name, std::string text) {
-    if (shared_.count(text)) return "config::" + name;
+  std::string add_config(const Nesting::Place& place, std::string text) {
+    Config config{place.block, std::move(text)};
+    const bool is_shared = shared_.count(config) != 0;
     // The updates of one optimizer's parameters share its config.
-    if (written_.insert(text).second) out_.configs.push_back(std::move(text));
-    return (beside_training_ ? "config::evaluation::" : "config::") + name;
+    if (!is_shared && written_.insert(config).second) out_.configs.push_back(std::move(config));
+    // The struct of an evaluation's block has what the training's has as well.
+    const bool of_evaluation = beside_training_ && !(is_shared && place.block.empty());
+    return (of_evaluation ? "config::evaluation::" : "config::") +
+           (place.block.empty() ? place.name : place.block + "::" + place.name);
   }
 
   /// On one line, or as few as the fields fill: clang-format would give each field a line.
@@ -255,8 +261,9 @@ class Writer {
       items.push_back(values_.dimension(size, "size."));
     }
     if (!symbolic) {
-      const std::string& name = config_names_[sizes_owner(step)];
-      return add_config(name, declaration("constexpr std::int64_t " + name + "[] = {", items, "};"));
+      const Nesting::Place place = values_.nesting()(config_names_[sizes_owner(step)]);
+      const std::string fixed = place.block.empty() ? "constexpr " : "static constexpr ";
+      return add_config(place, declaration(fixed + "std::int64_t " + place.name + "[] = {", items, "};"));
     }
     lines += fmt::format("  const std::int64_t sizes[] = {{{}}};\n", join(items));
     return "sizes";
@@ -394,6 +401,9 @@ class Writer {
     out_.headers.insert(call.headers.begin(), call.headers.end());
     call.uses_functor = uses_functor;
 
+    for (const ir::ValueId v : n.outputs) call.written.insert(values_.expression(v));
+    for (const ir::ValueId v : ir::written_by(n)) call.written.insert(values_.expression(v));
+    if (step.workspace >= 0) call.workspace = "buf." + values_.workspace(step);
     call.description = describe_node(graph_, n);
     call.types = types(step);
     call.code = std::move(code);
@@ -459,8 +469,7 @@ class Writer {
   const ValueNames& values_;
   const CallStyle& style_;
   Calls& out_;
-  std::unordered_set<std::string> shared_,
-      written_;                                    // texts of configs: of the training beside an evaluation, and so far
+  std::set<Config> shared_, written_;              // of the training beside an evaluation, and so far
   std::unordered_set<std::string> shared_owners_;  // of more than one step with a variadic input
   bool beside_training_ = false;
   // By config struct: what its fields are unless said.

@@ -180,6 +180,30 @@ const std::string& Names::operator[](const std::string& path) const {
   return it->second;
 }
 
+std::string snake_case(const std::string& given) {
+  std::string name;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const unsigned char c = static_cast<unsigned char>(given[i]);
+    if (std::isupper(c) && i > 0 &&
+        (std::islower(static_cast<unsigned char>(given[i - 1])) ||
+         std::isdigit(static_cast<unsigned char>(given[i - 1]))))
+      name += '_';
+    name += static_cast<char>(std::tolower(c));
+  }
+  return name;
+}
+
+Nesting::Place Nesting::operator()(const std::string& whole) const {
+  for (std::size_t at = whole.find('_'); !blocks_.empty() && at != std::string::npos; at = whole.find('_', at + 1)) {
+    const auto block = blocks_.find(whole.substr(0, at));
+    if (block == blocks_.end()) continue;
+    // What is no identifier by itself ("0_weight", "class") stays where it is.
+    if (std::string rest = whole.substr(at + 1); !rest.empty() && identifier(rest) == rest)
+      return {*block, std::move(rest)};
+  }
+  return {{}, whole};
+}
+
 std::string common_root(const std::vector<std::string>& paths) {
   std::string root;
   for (const std::string& path : paths) {

@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace graven::codegen {
@@ -35,9 +36,34 @@ class Names {
   /// Internal error for a path that was not given.
   const std::string& operator[](const std::string& path) const;
   bool contains(const std::string& path) const { return names_.count(path) != 0; }
+  const std::unordered_map<std::string, std::string>& by_path() const { return names_; }
 
  private:
   std::unordered_map<std::string, std::string> names_;
+};
+
+/// "train_mlp" of "TrainMlp".
+std::string snake_case(const std::string& name);
+
+/// Which members stand in a struct of their own: where "features_3" is one of the blocks, "features_3_conv_0_weight" is
+/// "features_3.conv_0_weight".
+class Nesting {
+ public:
+  struct Place {
+    std::string block, name;  ///< no block: it stands by itself
+    std::string dotted() const { return block.empty() ? name : block + "." + name; }
+    /// The identifier that it comes from.
+    std::string joined() const { return block.empty() ? name : block + "_" + name; }
+  };
+
+  Nesting() = default;
+  /// `blocks`: identifiers.
+  explicit Nesting(const std::vector<std::string>& blocks) : blocks_(blocks.begin(), blocks.end()) {}
+  bool empty() const { return blocks_.empty(); }
+  Place operator()(const std::string& identifier) const;
+
+ private:
+  std::unordered_set<std::string> blocks_;
 };
 
 /// The first component that all paths share ("model"), empty when they don't.

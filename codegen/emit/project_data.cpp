@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "codegen/emit/blocks.h"
 #include "codegen/emit/embedded.h"
 #include "codegen/emit/schedule_text.h"
 #include "codegen/emit/text.h"
@@ -129,20 +130,6 @@ const std::unordered_set<std::string_view>& names_of_kernels() {
   return names;
 }
 
-/// "train_mlp" of "TrainMlp".
-std::string snake_case(const std::string& given) {
-  std::string name;
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    const unsigned char c = static_cast<unsigned char>(given[i]);
-    if (std::isupper(c) && i > 0 &&
-        (std::islower(static_cast<unsigned char>(given[i - 1])) ||
-         std::isdigit(static_cast<unsigned char>(given[i - 1]))))
-      name += '_';
-    name += static_cast<char>(std::tolower(c));
-  }
-  return name;
-}
-
 class Builder {
  public:
   Builder(const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation, bool evaluation_unknown,
@@ -195,6 +182,7 @@ class Builder {
     out_.headers.push_back(style_.scalar_math);
     out_.headers.push_back("kernels/config/device.h");
     if (!style_.api_header.empty()) out_.headers.push_back(style_.api_header);
+    write_calls();
     signature();
     note_names();
     memory();
@@ -488,12 +476,15 @@ class Builder {
       }
     for (const ir::ValueId v : graph_.states) add("GRAVEN_STATE", v, {});
     for (const ir::ValueId v : values_.prepared()) add("GRAVEN_PREPARED", v, {});
-    d["parameter_lines"] = json::array();
+    std::vector<std::pair<std::string, std::string>> texts;
     for (const Line& l : lines) {
-      std::string text = padded(l.macro + "(" + l.name + ",", kParameterColumn) + l.dtype + ",";
+      std::string text = padded(l.macro + arguments_of(l.name) + ",", kParameterColumn) + l.dtype + ",";
       text = padded(std::move(text), kPathColumn) + l.path;
-      d["parameter_lines"].push_back(l.shape.empty() ? text + ")" : padded(text + ",", kShapeColumn) + l.shape + ")");
+      texts.emplace_back(block_of(l.name),
+                         l.shape.empty() ? text + ")" : padded(text + ",", kShapeColumn) + l.shape + ")");
     }
+    d["parameter_lines"] = by_block(texts);
+    d["nests"] = !values_.nesting().empty();
     d["parameter_count"] = fmt::format("{}", count);
     d["parameter_bytes"] = fmt::format("{}", bytes);
     d["has_weights"] = !values_.stored().empty();
@@ -524,7 +515,7 @@ class Builder {
     d["evaluates_apart"] = evaluation_ != nullptr;
     if (!evaluation_) return;
     json& e = out_.evaluation_plan;
-    for (const char* key : {"banner", "namespace"}) e[key] = d[key];
+    for (const char* key : {"banner", "namespace", "nests"}) e[key] = d[key];
     plan_data(e, evaluation_->graph, evaluation_->plan, *evaluation_values_);
     e["plan_subject"] = "The arena of an evaluation, which lies in the memory of a step's";
     e["plan_constant"] = "kEvaluationBytes";
@@ -532,6 +523,36 @@ class Builder {
     d["plans"].push_back({{"ends", "evaluation_end"}, {"file", "evaluation_plan.h"}, {"bytes", "kEvaluationBytes"}});
     e["plan_guard"] = upper(name_) + "_EVALUATION_PLAN";
     for (const char* key : {"arena_bytes", "lower_bound", "arena_ratio"}) d[std::string("evaluation_") + key] = e[key];
+  }
+
+  /// "(hidden_weight", or "_OF(features_3, conv_0_weight" of "features_3.conv_0_weight".
+  static std::string arguments_of(const std::string& member) {
+    const std::size_t dot = member.find('.');
+    return dot == std::string::npos ? "(" + member
+                                    : fmt::format("_OF({}, {}", member.substr(0, dot), member.substr(dot + 1));
+  }
+  static std::string block_of(const std::string& member) {
+    const std::size_t dot = member.find('.');
+    return dot == std::string::npos ? std::string() : member.substr(0, dot);
+  }
+
+  /// Lines, those of a block together where its first one stands, between the lines that begin and end it.
+  static json by_block(const std::vector<std::pair<std::string, std::string>>& lines) {
+    std::unordered_map<std::string, std::vector<std::string>> blocks;
+    for (const auto& [block, line] : lines)
+      if (!block.empty()) blocks[block].push_back(line);
+    json result = json::array();
+    for (const auto& [block, line] : lines) {
+      if (block.empty()) {
+        result.push_back(line);
+      } else if (const auto own = blocks.find(block); own != blocks.end()) {
+        result.push_back(fmt::format("GRAVEN_BLOCK({})", block));
+        for (const std::string& text : own->second) result.push_back(text);
+        result.push_back(fmt::format("GRAVEN_BLOCK_END({})", block));
+        blocks.erase(own);
+      }
+    }
+    return result;
   }
 
   /// What memory_plan.h says of one plan.
@@ -579,7 +600,9 @@ class Builder {
         const Buffer& under = plan.buffers[other];
         if (under.last < own.first || own.last < under.first || names[other].empty() || depth[other] >= kDeepest)
           continue;
-        texts[b] = ends_of + names[other] + "()";
+        std::string name = names[other];
+        std::replace(name.begin(), name.end(), '.', '_');
+        texts[b] = ends_of + name + "()";
         depth[b] = depth[other] + 1;
         break;
       }
@@ -633,14 +656,18 @@ class Builder {
                          offsets[at(step.workspace)], b.bytes});
       }
     }
-    json result = json::array();
+    for (const BlockFunction& f : &graph == &graph_ ? blocks_ : evaluation_blocks_)
+      for (const std::string& name : f.unneeded)
+        lines.push_back({name, "u8", "scratch that others of its class need, and this one does not", "0", 0});
+    std::vector<std::pair<std::string, std::string>> texts;
     for (const Line& l : lines) {
       const std::string bytes = fmt::format("{}", l.bytes);
       const std::string place = fmt::format("{:<4} {},", l.dtype + ",", l.offset);
-      result.push_back(padded("GRAVEN_VALUE(" + l.name + ",", kValueColumn) +
-                       padded(place, kBytesColumn - static_cast<int>(bytes.size())) + bytes + ")  // " + l.comment);
+      texts.emplace_back(block_of(l.name), padded("GRAVEN_VALUE" + arguments_of(l.name) + ",", kValueColumn) +
+                                               padded(place, kBytesColumn - static_cast<int>(bytes.size())) + bytes +
+                                               ")  // " + l.comment);
     }
-    return result;
+    return by_block(texts);
   }
 
   /// "sgd, momentum 0.9".
@@ -817,12 +844,133 @@ class Builder {
     return {};
   }
 
+  void write_plain_calls() {
+    calls_ = make_calls(graph_, plan_, values_, style_.calls);
+    if (!evaluation_) return;
+    evaluation_calls_ = make_calls(evaluation_->graph, evaluation_->plan, *evaluation_values_, style_.calls, &calls_);
+    // Blocks whose configs are all the training's have none of their own.
+    std::set<std::string> own, of_training;
+    for (const Config& c : evaluation_calls_.configs) own.insert(c.block);
+    for (const Config& c : calls_.configs) of_training.insert(c.block);
+    static constexpr std::string_view kPrefix = "config::evaluation::", kShared = "config::";
+    for (auto& [phase, list] : evaluation_calls_.phases)
+      for (Call& call : list)
+        for (std::size_t i = call.code.find(kPrefix); i != std::string::npos; i = call.code.find(kPrefix, i + 1)) {
+          const std::size_t begin = i + kPrefix.size();
+          const std::string block = call.code.substr(begin, call.code.find_first_of(":,()", begin) - begin);
+          if (of_training.count(block) && !own.count(block)) call.code.replace(i, kPrefix.size(), kShared);
+        }
+  }
+
+  /// The calls, those of repeated blocks as functions.
+  void write_calls() {
+    write_plain_calls();
+    std::vector<const std::vector<Call>*> phases;
+    std::size_t most = 0, total = 0;
+    for (const auto& [phase, list] : calls_.phases) {
+      if (phase != ir::Phase::update) phases.push_back(&list);
+      total += list.size();
+    }
+    for (const auto& [phase, list] : evaluation_calls_.phases) {
+      phases.push_back(&list);
+      most = std::max(most, list.size());
+    }
+    // Host programs are compiled, not read; and what is spread over files has no place for functions.
+    if (options_.jit_entry || std::max(most, total) > kCallsPerFile) return;
+    std::map<std::string, std::vector<std::string>> paths;  // by identifier
+    const std::unordered_set<std::string> members = values_.all_members();
+    for (const std::string& path : repeated_modules(graph_.modules, phases))
+      paths[identifier(path, values_.root())].push_back(path);
+    std::unordered_map<std::string, std::string> blocks;
+    for (const auto& [name, of] : paths)
+      if (of.size() == 1 && !members.count(name) && !members.count(name + "_block")) blocks.emplace(of.front(), name);
+    std::unordered_map<std::string, std::string> classes;
+    for (const ir::ModuleInfo& m : graph_.modules) classes.emplace(m.path, m.class_name);
+    // A class whose modules turn out to be different has no structs.
+    for (std::size_t before = 0; blocks.size() != before && !blocks.empty();) {
+      share(blocks);
+      std::set<std::string> shared;
+      for (const auto* functions : {&blocks_, &evaluation_blocks_})
+        for (const BlockFunction& f : *functions) shared.insert(classes[f.modules.front()]);
+      before = blocks.size();
+      std::erase_if(blocks, [&](const auto& block) { return !shared.count(classes[block.first]); });
+    }
+    if (blocks.empty()) share(blocks);
+  }
+
+  /// The calls with structs and functions for these blocks, identifiers by path.
+  void share(const std::unordered_map<std::string, std::string>& blocks) {
+    std::vector<std::string> names;
+    for (const auto& [path, name] : blocks) names.push_back(name);
+    values_.nest(Nesting(names));
+    if (evaluation_values_) evaluation_values_->nest(Nesting(names));
+    write_plain_calls();
+    blocks_.clear();
+    evaluation_blocks_.clear();
+    if (blocks.empty()) return;
+    const std::unordered_set<std::string> taken = taken_by_calls();
+    std::unordered_set<std::string> used;
+    std::unordered_map<std::string, std::unordered_map<std::string, std::string>> arguments;
+    const auto known = pointers(graph_, plan_, values_);
+    for (const ir::Phase phase : {ir::Phase::prepare, ir::Phase::forward, ir::Phase::backward}) {
+      const auto list = calls_.phases.find(phase);
+      if (list == calls_.phases.end()) continue;
+      const std::string suffix = phase == ir::Phase::forward ? "" : "_" + std::string(ir::name(phase));
+      for (BlockFunction& f : share_blocks(list->second, graph_.modules, blocks, suffix, taken, used, known, arguments))
+        blocks_.push_back(std::move(f));
+    }
+    if (!evaluation_) return;
+    used.clear();
+    arguments.clear();
+    evaluation_blocks_ =
+        share_blocks(evaluation_calls_.phases[ir::Phase::forward], evaluation_->graph.modules, blocks, "", taken, used,
+                     pointers(evaluation_->graph, evaluation_->plan, *evaluation_values_), arguments);
+  }
+
+  /// What functions of blocks may not be called: they are members, which hide what calls name.
+  std::unordered_set<std::string> taken_by_calls() const {
+    std::unordered_set<std::string> taken = {"in",
+                                             "out",
+                                             "param",
+                                             "grad",
+                                             "state",
+                                             "prepared",
+                                             "buf",
+                                             "hyper",
+                                             "size",
+                                             "prepare",
+                                             "forward",
+                                             "backward",
+                                             "update",
+                                             "evaluate",
+                                             "config",
+                                             "constant",
+                                             "reference",
+                                             "numel",
+                                             style_.execution_name,
+                                             name_};
+    for (const std::string_view name : names_of_kernels()) taken.emplace(name);
+    for (const Calls* calls : {&calls_, &evaluation_calls_})
+      for (const auto& [name, functor] : calls->functors) taken.insert(name);
+    return taken;
+  }
+
+  static std::unordered_map<std::string, Pointer> pointers(const ir::Graph& graph, const Plan& plan,
+                                                           const ValueNames& values) {
+    std::unordered_map<std::string, Pointer> known;
+    for (std::size_t v = 0; v < graph.values.size(); ++v) {
+      const auto id = static_cast<ir::ValueId>(v);
+      const Home home = plan.placements[v].home;
+      if (home == Home::alias || home == Home::hyper || home == Home::constant) continue;
+      const ir::TensorType& type = graph.type(id);
+      known.emplace(values.expression(id), Pointer{std::string(element_type(type.dtype)), type.to_string()});
+    }
+    return known;
+  }
+
   void calls() {
     json& d = out_.common;
-    Calls calls = make_calls(graph_, plan_, values_, style_.calls);
-    Calls evaluation;
-    if (evaluation_)
-      evaluation = make_calls(evaluation_->graph, evaluation_->plan, *evaluation_values_, style_.calls, &calls);
+    Calls calls = std::move(calls_), evaluation = std::move(evaluation_calls_);
     const std::set<std::string> training_headers = calls.headers;
     calls.headers.insert(evaluation.headers.begin(), evaluation.headers.end());
     calls.config_headers.insert(evaluation.config_headers.begin(), evaluation.config_headers.end());
@@ -837,11 +985,13 @@ class Builder {
     }
     d["config_structs"] = json::array();
     for (const auto& [name, text] : calls.config_structs) d["config_structs"].push_back(text);
-    d["configs"] = calls.configs;
-    d["evaluation_configs"] = evaluation.configs;
-    const auto is_wrapped = [](const std::vector<std::string>& configs) {
+    d["configs"] = config_sections(calls.configs, {});
+    std::set<std::string> of_training;
+    for (const Config& c : calls.configs) of_training.insert(c.block);
+    d["evaluation_configs"] = config_sections(evaluation.configs, of_training);
+    const auto is_wrapped = [](const std::vector<Config>& configs) {
       return std::any_of(configs.begin(), configs.end(),
-                         [](const std::string& c) { return c.find('\n') != std::string::npos; });
+                         [](const Config& c) { return c.text.find('\n') != std::string::npos; });
     };
     d["wrapped_configs"] = is_wrapped(calls.configs) || is_wrapped(evaluation.configs);
     d["functors"] = json::array();
@@ -859,10 +1009,8 @@ class Builder {
 
     const std::vector<std::string> headers = includes(functors_in_training, training_headers);
 
-    std::size_t total = 0;
-    for (const auto& [phase, list] : calls.phases) total += list.size();
-    const auto prepare = calls.phases.find(ir::Phase::prepare);
-    const std::size_t prepared = prepare == calls.phases.end() ? 0 : prepare->second.size();
+    const std::size_t total = call_count(calls);
+    const std::size_t prepared = call_count(calls, ir::Phase::prepare);
     d["call_count"] = fmt::format("{} kernel call{}", total - prepared, total - prepared == 1 ? "" : "s") +
                       (prepared == 0 ? "" : fmt::format(", and {} once after the weights were loaded", prepared));
     d["unit"] = out_.training ? "step" : "call";
@@ -870,6 +1018,7 @@ class Builder {
     d["bytes_text"] = quantity(plan_.bytes, "B");
     ModelFile main{"model" + style_.model_extension, {}};
     main.data = file_data(true, headers);
+    d["block_functions"] = add_blocks(main, "Calls", blocks_);
     d["functions"] = json::array();
     d["step_functions"] = json::array();
     const bool split = total > kCallsPerFile;
@@ -896,10 +1045,11 @@ class Builder {
       const bool long_evaluation = list.size() > kCallsPerFile;
       ModelFile file{"evaluation" + style_.model_extension, {}};
       file.data = file_data(false, own);
+      d["evaluation_block_functions"] = add_blocks(file, "EvaluationCalls", evaluation_blocks_);
       d["evaluation_parts"] = add_function(file, others, "evaluation", "EvaluationCalls", "evaluate",
                                            double_rule("evaluate"), list, long_evaluation);
       if (long_evaluation) file.data["headers"] = json::array();
-      d["evaluation_call_count"] = fmt::format("{}", list.size());
+      d["evaluation_call_count"] = fmt::format("{}", call_count(evaluation));
       d["evaluation_flops_text"] = quantity(evaluation_->plan.flops, "FLOP");
       d["evaluation_bytes_text"] = quantity(evaluation_->plan.bytes, "B");
       out_.files.push_back(std::move(file));
@@ -908,6 +1058,63 @@ class Builder {
     std::vector<std::string> sources;
     for (const ModelFile& f : out_.files) sources.push_back(f.path);
     d["model_sources"] = join(sources, " ");
+  }
+
+  /// The kernel calls of a phase, or of all.
+  static std::size_t call_count(const Calls& calls, std::optional<ir::Phase> of = {}) {
+    std::size_t count = 0;
+    for (const auto& [phase, list] : calls.phases)
+      for (const Call& call : list)
+        if (!of || phase == *of) count += call.kernel_calls;
+    return count;
+  }
+
+  /// Configs by the block that they belong to, each block where its first one stands. Of an evaluation, `of_training`
+  /// are the blocks whose structs its own add to.
+  static json config_sections(const std::vector<Config>& configs, const std::set<std::string>& of_training) {
+    std::vector<std::string> order;
+    std::map<std::string, std::vector<std::string>> lines;
+    json sections = json::array();
+    const auto close = [&](const std::string& block) {
+      const std::string base = of_training.count(block) ? " : config::" + block : "";
+      sections.push_back({{"block", block}, {"base", block.empty() ? "" : base}, {"lines", lines[block]}});
+      lines.erase(block);
+    };
+    std::map<std::string, std::vector<std::string>> all;
+    for (const Config& c : configs) all[c.block].push_back(c.text);
+    for (const Config& c : configs) {
+      if (!c.block.empty() && all.count(c.block) == 0) continue;
+      if (c.block.empty()) {
+        if (!lines.count("")) order.emplace_back();
+        lines[""].push_back(c.text);
+        continue;
+      }
+      if (lines.count("")) close("");
+      lines[c.block] = std::move(all[c.block]);
+      all.erase(c.block);
+      close(c.block);
+    }
+    if (lines.count("")) close("");
+    return sections;
+  }
+
+  /// The functions of blocks stand before the calls of them. Returns how program.h declares them.
+  json add_blocks(ModelFile& file, const char* owner, const std::vector<BlockFunction>& blocks) const {
+    json declared = json::array();
+    for (const BlockFunction& b : blocks) {
+      std::vector<std::string> parameters;
+      for (std::size_t i = 0; i < b.types.size(); ++i) parameters.push_back(b.types[i] + " " + b.parameters[i]);
+      const std::string head = b.uses_config ? "template <class Config>" : "";
+      file.data["functions"].push_back({{"owner", owner},
+                                        {"name", b.name},
+                                        {"template", head},
+                                        {"parameters", join(parameters)},
+                                        {"title", double_rule(comment_text(ir::braced(b.modules)))},
+                                        {"parts", json::array()},
+                                        {"groups", groups(b.calls, 0, b.calls.size())}});
+      declared.push_back({{"template", head}, {"text", fmt::format("void {}({}) const;", b.name, join(parameters))}});
+    }
+    return declared;
   }
 
   static json file_data(bool is_main, const std::vector<std::string>& headers) {
@@ -939,8 +1146,8 @@ class Builder {
   json add_function(ModelFile& main, std::vector<ModelFile>& others, const std::string& file_stem, const char* owner,
                     const std::string& name, const std::string& title, const std::vector<Call>& list,
                     bool split) const {
-    json function{
-        {"owner", owner}, {"name", name}, {"title", title}, {"parts", json::array()}, {"groups", json::array()}};
+    json function{{"owner", owner}, {"name", name},           {"template", ""},         {"parameters", ""},
+                  {"title", title}, {"parts", json::array()}, {"groups", json::array()}};
     const auto copies = [&](std::size_t begin, std::size_t end) {
       return std::any_of(list.begin() + static_cast<std::ptrdiff_t>(begin),
                          list.begin() + static_cast<std::ptrdiff_t>(end),
@@ -956,6 +1163,8 @@ class Builder {
         function["parts"].push_back(part_name);
         json piece{{"owner", owner},
                    {"name", part_name},
+                   {"template", ""},
+                   {"parameters", ""},
                    {"title", fmt::format("{}, part {}", name, part)},
                    {"parts", json::array()}};
         piece["groups"] = groups(list, begin, end);
@@ -977,12 +1186,12 @@ class Builder {
     if (phase == ir::Phase::prepare) text += ", once after the weights were loaded";
     if (phase == (updates_in_backward_ ? ir::Phase::backward : ir::Phase::update) && !optimizer_text_.empty())
       text += ": " + optimizer_text_;
-    return double_rule(std::move(text));
+    return double_rule(text);
   }
 
-  static std::string double_rule(std::string text) {
-    text += ' ';
-    while (text.size() < 110) text += '=';
+  static std::string double_rule(const std::string& title) {
+    std::string text = title + " ";
+    if (text.size() < 110) text.append(110 - text.size(), '=');
     return text;
   }
 
@@ -1000,9 +1209,16 @@ class Builder {
     json result = json::array();
     for (std::size_t i = begin; i < end;) {
       json group{{"calls", json::array()}};
+      if (list[i].is_block) {  // one after the other, each a line or two
+        for (; i < end && list[i].is_block; ++i)
+          group["calls"].push_back({{"comment", call_comment(list[i])}, {"lines", json::array({list[i].code})}});
+        group["banner"] = "";
+        result.push_back(std::move(group));
+        continue;
+      }
       std::vector<std::string> modules;  // the owner's, and those whose operators its calls took in
       const std::string owner = list[i].owner();
-      for (; i < end && list[i].owner() == owner; ++i) {
+      for (; i < end && list[i].owner() == owner && !list[i].is_block; ++i) {
         for (const std::string& m : list[i].modules) {
           const bool encloses = owner.size() > m.size() && owner.compare(0, m.size(), m) == 0 && owner[m.size()] == '.';
           if (!encloses && std::find(modules.begin(), modules.end(), m) == modules.end()) modules.push_back(m);
@@ -1062,6 +1278,8 @@ class Builder {
   std::optional<ValueNames> evaluation_values_;
   TargetStyle style_;
   ProjectData out_;
+  Calls calls_, evaluation_calls_;
+  std::vector<BlockFunction> blocks_, evaluation_blocks_;
   std::int64_t batch_ = 1;
   std::string name_, batch_symbol_, optimizer_text_;
   std::string counted_;  ///< the batch symbol, or one that is called so and is no input's first dimension

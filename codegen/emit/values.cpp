@@ -231,21 +231,21 @@ std::string ValueNames::member(ir::ValueId value) const {
   const Placement& p = plan_.placements[at(v)];
   switch (p.home) {
     case Home::arena:
-      return names_[kArena][name];
+      return nested(names_[kArena][name]);
     case Home::input:
       return names_[kParametersOfCalls][name];
     case Home::output:
       return outputs_[at(p.buffer)];
     case Home::parameter:
-      return names_[kParameters][name];
+      return nested(names_[kParameters][name]);
     case Home::gradient:
-      return names_[kParameters][graph_.value(p.parameter).name];
+      return nested(names_[kParameters][graph_.value(p.parameter).name]);
     case Home::state:
-      return names_[kStates][name];
+      return nested(names_[kStates][name]);
     case Home::prepared:
-      return names_[kPrepared][name];
+      return nested(names_[kPrepared][name]);
     case Home::constant:
-      return is_stored_[at(v)] ? names_[kParameters][name] : names_[kConstants][name];
+      return is_stored_[at(v)] ? nested(names_[kParameters][name]) : names_[kConstants][name];
     case Home::hyper:
     case Home::alias:
       break;
@@ -298,8 +298,15 @@ std::string ValueNames::writable_expression_in(std::string_view object, ir::Valu
   return is_const ? fmt::format("const_cast<{}*>({})", element_type(graph_.type(v).dtype), name) : name;
 }
 
-const std::string& ValueNames::workspace(const Step& step) const {
-  return names_[kArena][plan_.buffers[at(step.workspace)].name];
+std::string ValueNames::workspace(const Step& step) const {
+  return nested(names_[kArena][plan_.buffers[at(step.workspace)].name]);
+}
+
+std::unordered_set<std::string> ValueNames::all_members() const {
+  std::unordered_set<std::string> all;
+  for (const Names& names : names_)
+    for (const auto& [path, name] : names.by_path()) all.insert(name);
+  return all;
 }
 
 std::string ValueNames::hyper(ir::ValueId value) const {

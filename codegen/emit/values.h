@@ -6,6 +6,8 @@
 
 #include <string>
 #include <string_view>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "codegen/emit/names.h"
@@ -31,16 +33,22 @@ class ValueNames {
   /// ValueNames was told of it. The values of the arena have names of their own.
   ValueNames(const ir::Graph& evaluation, const Plan& plan, const ValueNames& training);
 
+  /// From here on the members of blocks stand in structs of theirs.
+  void nest(Nesting nesting) { nesting_ = std::move(nesting); }
+  const Nesting& nesting() const { return nesting_; }
+  /// Every member of every struct, as it is without nesting.
+  std::unordered_set<std::string> all_members() const;
+
   /// The pointer, as the calls write it; "nullptr" for kNone and for results that nobody reads.
   std::string expression(ir::ValueId value) const;
   /// The same, of a step's memory that is reached through `object` ("instance."): constants are not in it.
   std::string expression_in(std::string_view object, ir::ValueId value) const;
   /// The same, without the const of inputs and of constants in the code.
   std::string writable_expression_in(std::string_view object, ir::ValueId value) const;
-  /// The member alone.
+  /// The member alone: "features_3.conv_0_weight" where it is nested.
   std::string member(ir::ValueId value) const;
   /// The member of a step's scratch memory.
-  const std::string& workspace(const Step& step) const;
+  std::string workspace(const Step& step) const;
   /// A hyper-parameter as a number: "hyper.learning_rates[0]", "hyper.step".
   std::string hyper(ir::ValueId value) const;
   /// The member of the outputs' struct.
@@ -69,11 +77,13 @@ class ValueNames {
  private:
   void find_homes();
   void name_arena();
+  std::string nested(const std::string& member) const { return nesting_.empty() ? member : nesting_(member).dotted(); }
 
   const ir::Graph& graph_;
   const Plan& plan_;
   std::string root_;
   Names names_[8];  // by scope
+  Nesting nesting_;
   std::vector<std::string> outputs_, output_paths_;
   std::vector<Symbol> symbols_;
   std::vector<ir::ValueId> stored_, inline_constants_, prepared_, arena_, with_gradient_;

@@ -12,7 +12,10 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 {% for function in file.functions %}
 
 // ==== @{ function.title }@
-void @{ function.owner }@::@{ function.name }@() const {
+{% if function.template != "" %}
+@{ function.template }@
+{% endif %}
+void @{ function.owner }@::@{ function.name }@(@{ function.parameters }@) const {
 {% for part in function.parts %}
   @{ part }@();
 {% endfor %}

@@ -21,6 +21,25 @@
 #ifndef GRAVEN_PREPARED
 #define GRAVEN_PREPARED(name, dtype, path, ...)
 #endif
+{% if nests %}
+// Lines of a block of the network stand between two that begin and end it. With GRAVEN_MEMBERS they are members of a
+// struct of its name; else `name` is BLOCK.NAME.
+#ifdef GRAVEN_MEMBERS
+#define GRAVEN_BLOCK(block) struct block##_block {
+#define GRAVEN_BLOCK_END(block) } block;
+#define GRAVEN_PARAM_OF(block, name, ...) GRAVEN_PARAM(name, __VA_ARGS__)
+#define GRAVEN_FIXED_OF(block, name, ...) GRAVEN_FIXED(name, __VA_ARGS__)
+#define GRAVEN_STATE_OF(block, name, ...) GRAVEN_STATE(name, __VA_ARGS__)
+#define GRAVEN_PREPARED_OF(block, name, ...) GRAVEN_PREPARED(name, __VA_ARGS__)
+#else
+#define GRAVEN_BLOCK(block)
+#define GRAVEN_BLOCK_END(block)
+#define GRAVEN_PARAM_OF(block, name, ...) GRAVEN_PARAM(block.name, __VA_ARGS__)
+#define GRAVEN_FIXED_OF(block, name, ...) GRAVEN_FIXED(block.name, __VA_ARGS__)
+#define GRAVEN_STATE_OF(block, name, ...) GRAVEN_STATE(block.name, __VA_ARGS__)
+#define GRAVEN_PREPARED_OF(block, name, ...) GRAVEN_PREPARED(block.name, __VA_ARGS__)
+#endif
+{% endif %}
 // clang-format off
 {% for line in parameter_lines %}
 @{ line }@
@@ -30,3 +49,12 @@
 #undef GRAVEN_FIXED
 #undef GRAVEN_STATE
 #undef GRAVEN_PREPARED
+{% if nests %}
+#undef GRAVEN_MEMBERS
+#undef GRAVEN_BLOCK
+#undef GRAVEN_BLOCK_END
+#undef GRAVEN_PARAM_OF
+#undef GRAVEN_FIXED_OF
+#undef GRAVEN_STATE_OF
+#undef GRAVEN_PREPARED_OF
+{% endif %}

@@ -55,6 +55,9 @@ constexpr std::size_t numel(std::initializer_list<std::int64_t> shape) {
 struct Parameters {
 #define GRAVEN_PARAM(name, dtype, path, ...) dtype* name = nullptr;
 #define GRAVEN_FIXED(name, dtype, path, ...) dtype* name = nullptr;
+{% if nests %}
+#define GRAVEN_MEMBERS
+{% endif %}
 #include "params.h"
 };
 {% if training %}
@@ -63,6 +66,9 @@ struct Parameters {
 /// Gradients, by parameter.
 struct Gradients {
 #define GRAVEN_PARAM(name, dtype, path, ...) dtype* name = nullptr;
+{% if nests %}
+#define GRAVEN_MEMBERS
+{% endif %}
 #include "params.h"
 };
 {% endif %}
@@ -70,6 +76,9 @@ struct Gradients {
 /// What the optimizer keeps from step to step.
 struct States {
 #define GRAVEN_STATE(name, dtype, path, ...) dtype* name = nullptr;
+{% if nests %}
+#define GRAVEN_MEMBERS
+{% endif %}
 #include "params.h"
 };
 {% endif %}
@@ -78,6 +87,9 @@ struct States {
 /// What depends on the weights alone.
 struct Prepared {
 #define GRAVEN_PREPARED(name, dtype, path, ...) dtype* name = nullptr;
+{% if nests %}
+#define GRAVEN_MEMBERS
+{% endif %}
 #include "params.h"
 };
 {% endif %}
@@ -85,6 +97,9 @@ struct Prepared {
 /// What is computed on the way: the arena's values.
 struct Buffers {
 #define GRAVEN_VALUE(name, dtype, offset, bytes) dtype* name = nullptr;
+{% if nests %}
+#define GRAVEN_MEMBERS
+{% endif %}
 #include "memory_plan.h"
 };
 
@@ -127,6 +142,9 @@ struct Step {
 /// What an evaluation computes on the way: another plan, in the same memory.
 struct EvaluationBuffers {
 #define GRAVEN_VALUE(name, dtype, offset, bytes) dtype* name = nullptr;
+{% if nests %}
+#define GRAVEN_MEMBERS
+{% endif %}
 #include "evaluation_plan.h"
 };
 
@@ -167,6 +185,12 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 /// The calls: member functions, so that a line names what it touches and nothing else.
 struct Calls : Step {
   explicit Calls(const Step& step) : Step(step) {}
+{% for block in block_functions %}
+{% if block.template != "" %}
+  @{ block.template }@
+{% endif %}
+  @{ block.text }@
+{% endfor %}
 {% for function in functions %}
   void @{ function.name }@() const;
 {% for part in function.parts %}
@@ -179,6 +203,12 @@ struct Calls : Step {
 /// The calls of an evaluation.
 struct EvaluationCalls : EvaluationStep {
   explicit EvaluationCalls(const EvaluationStep& step) : EvaluationStep(step) {}
+{% for block in evaluation_block_functions %}
+{% if block.template != "" %}
+  @{ block.template }@
+{% endif %}
+  @{ block.text }@
+{% endfor %}
   void evaluate() const;
 {% for part in evaluation_parts %}
   void @{ part }@() const;

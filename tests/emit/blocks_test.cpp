@@ -1,0 +1,134 @@
+// Repeated blocks as functions: what model.cpp says of them, and that it computes what was recorded.
+#include <graven/graven.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "codegen/build/process.h"
+#include "codegen/emit/names.h"
+#include "codegen/emit/project.h"
+
+namespace graven::codegen {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string content_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream all;
+  all << in.rdbuf();
+  return all.str();
+}
+
+std::ptrdiff_t times_in(const std::string& text, const std::string& part) {
+  std::ptrdiff_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+TEST(Nesting, PutsMembersIntoTheStructOfTheirBlock) {
+  const Nesting nesting({"h_1", "h_10", "features_2"});
+  const struct {
+    const char *member, *nested;
+  } cases[] = {
+      {"h_1_attn_weight", "h_1.attn_weight"},
+      {"h_10_attn_weight", "h_10.attn_weight"},
+      {"h_11_attn_weight", "h_11_attn_weight"},
+      {"features_2_conv_0", "features_2.conv_0"},
+      {"features_2", "features_2"},
+      {"features_20_conv", "features_20_conv"},
+      {"features_2_0_weight", "features_2_0_weight"},  // no identifier without what is before it
+      {"features_2_class", "features_2_class"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_EQ(nesting(c.member).dotted(), c.nested);
+    EXPECT_EQ(nesting(c.member).joined(), c.member);
+  }
+}
+
+/// Called as a kernel is, so that its function may not be.
+struct Matmul : nn::Module<Matmul> {
+  nn::Linear in, out;
+  nn::LayerNorm norm;
+  nn::Dropout dropout = child("dropout", nn::Dropout(0.1));
+  Matmul(std::int64_t width, std::int64_t hidden)
+      : in(child("in", nn::Linear(width, hidden))),
+        out(child("out", nn::Linear(hidden, width))),
+        norm(child("norm", nn::LayerNorm(width))) {}
+  Tensor forward(Tensor x) { return x + dropout(out(gelu(in(norm(x))))); }
+};
+
+struct Tower : nn::Module<Tower> {
+  nn::Linear stem = child("stem", nn::Linear(12, 24));
+  nn::ModuleList<Matmul> blocks = child("blocks", nn::ModuleList<Matmul>());
+  nn::Linear head = child("head", nn::Linear(24, 5));
+  Tower() {
+    for (const std::int64_t hidden : {48, 96, 40, 64}) blocks.push_back(Matmul(24, hidden));
+  }
+  Tensor forward(Tensor x) {
+    x = stem(x);
+    for (Matmul& block : blocks) x = block(x);
+    return head(x);
+  }
+};
+
+struct TrainTower : nn::Graph<TrainTower> {
+  Tower model = child("model", Tower());
+  optim::AdamW optimizer{model.parameters(), {.lr = 1e-3}};
+  TrainTower() { add_optimizer(optimizer); }
+  Tensor build(Tensor x, Tensor y) {
+    Tensor loss = cross_entropy(model(x), y);
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(Blocks, AreFunctionsThatComputeWhatWasRecorded) {
+  TrainTower graph;
+  graph.compile(spec({16, 12}, "x"), spec({16}, i64, "y"));
+  const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "emitted" / "tower";
+  fs::remove_all(folder);
+  emit(graph, folder, {.name = "tower"});
+  const std::string model = content_of(folder / "model.cpp"), evaluation = content_of(folder / "evaluation.cpp");
+  // One function for each phase, whatever the sizes, and one call of it a block.
+  EXPECT_EQ(times_in(model, "void Calls::matmul_block(const auto& param, const auto& buf, const f32* x)"), 1) << model;
+  EXPECT_EQ(times_in(model, "void Calls::matmul_block_backward(const auto& param, const auto& grad, const auto& buf,"),
+            1);
+  EXPECT_EQ(times_in(model, " Calls::matmul_block"), 2);
+  EXPECT_EQ(times_in(model, "  matmul_block<config::blocks_"), 4);
+  // The last one has no residual's gradient to add, and too few calls for a function of its own.
+  EXPECT_EQ(times_in(model, "  matmul_block_backward<config::blocks_"), 3);
+  EXPECT_EQ(times_in(evaluation, "void EvaluationCalls::matmul_block("), 1) << evaluation;
+  EXPECT_EQ(times_in(evaluation, "  matmul_block<config::"), 4);
+  EXPECT_EQ(times_in(content_of(folder / "params.h"), "GRAVEN_BLOCK(blocks_"), 4);
+  const auto run = [&](const std::vector<std::string>& command) {
+    const ProcessResult r = run_process(command, {.directory = folder.string(), .seconds = 500});
+    EXPECT_EQ(r.exit_status, 0) << r.output;
+  };
+  run({"cmake", "-S", ".", "-B", "build", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wpedantic -Werror"});
+  run({"cmake", "--build", "build", "--target", "selftest", "-j2"});
+  run({"build/selftest"});
+}
+
+TEST(Blocks, OfNetworksThatRepeatNothingThereAreNone) {
+  struct Infer : nn::Graph<Infer> {
+    models::LeNet model = child("model", models::LeNet());
+    Infer() { model.eval(); }
+    Tensor build(Tensor x) { return model(x); }
+  } graph;
+  graph.compile(spec({1, 1, 28, 28}, "x"));
+  const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "emitted" / "no_blocks";
+  fs::remove_all(folder);
+  emit(graph, folder, {.name = "no_blocks"});
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_regular_file() && entry.path().extension() == ".h") {
+      EXPECT_EQ(times_in(content_of(entry.path()), "GRAVEN_BLOCK"), 0) << entry.path();
+    }
+}
+
+}  // namespace
+}  // namespace graven::codegen
