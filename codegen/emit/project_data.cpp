@@ -961,7 +961,7 @@ class Builder {
     for (std::size_t v = 0; v < graph.values.size(); ++v) {
       const auto id = static_cast<ir::ValueId>(v);
       const Home home = plan.placements[v].home;
-      if (home == Home::alias || home == Home::hyper || home == Home::constant) continue;
+      if (home == Home::alias || home == Home::hyper) continue;
       const ir::TensorType& type = graph.type(id);
       known.emplace(values.expression(id), Pointer{std::string(element_type(type.dtype)), type.to_string()});
     }
