@@ -805,7 +805,7 @@ Tensor detail::wrapped(Scalar value, DType dtype) {
 }
 Tensor tensor(Scalar value, DType dtype, Location where) {
   require_fits(value, dtype, "tensor", where);
-  return generate({}, {dtype}, where.in("tensor"), [&](std::int64_t) { return value; });
+  return detail::wrapped(value, dtype);
 }
 
 // ---- comparison -----------------------------------------------------------------------------------------------------

@@ -37,6 +37,10 @@ std::vector<std::string> modules_of(const Origins& origins) {
   return modules;
 }
 
+bool is_within(const std::string& path, const std::string& module) {
+  return path.starts_with(module) && (path.size() == module.size() || path[module.size()] == '.');
+}
+
 std::string common_module(const std::vector<std::string>& paths) {
   if (paths.empty()) return {};
   std::string common = paths.front();

@@ -33,6 +33,9 @@ std::string place_of(const Origins& origins);
 /// All modules of the origins, without repeats, in their order.
 std::vector<std::string> modules_of(const Origins& origins);
 
+/// Whether `path` is the module or one in it.
+bool is_within(const std::string& path, const std::string& module);
+
 /// The innermost module that is, or has in it, each of these; empty where there is none.
 std::string common_module(const std::vector<std::string>& paths);
 

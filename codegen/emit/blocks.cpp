@@ -6,7 +6,7 @@
 #include <array>
 #include <cctype>
 #include <map>
-#include <optional>
+#include <set>
 
 #include "codegen/emit/text.h"
 #include "ir/origin.h"
@@ -14,6 +14,8 @@
 namespace graven::codegen {
 
 namespace {
+
+using Blocks = std::unordered_map<std::string, std::string>;  // identifiers, by the modules' paths
 
 /// Fewer calls than this are no function.
 constexpr std::size_t kLeastCalls = 3;
@@ -23,11 +25,6 @@ constexpr std::size_t kLeastSaved = 8;
 
 /// What belongs to a block, in the order in which functions take it.
 constexpr std::array<std::string_view, 5> kObjects = {"param", "grad", "state", "prepared", "buf"};
-
-bool is_within(const std::string& path, const std::string& module) {
-  return path.size() >= module.size() && path.compare(0, module.size(), module) == 0 &&
-         (path.size() == module.size() || path[module.size()] == '.');
-}
 
 bool is_container(const std::string& class_name) {
   return class_name == "Sequential" || class_name == "ModuleList" || class_name == "ModuleDict";
@@ -55,24 +52,28 @@ std::unordered_map<std::string, CallRange> call_ranges(const std::vector<Call>& 
   return found;
 }
 
-}  // namespace
+/// What repeats of one class.
+struct RepeatedClass {
+  std::vector<std::string> paths;
+  struct Kind {
+    std::size_t modules = 0, calls = 0;
+  };
+  std::map<std::string, Kind> kinds;  ///< by the names of the kernels
+  bool is_listed = false;             ///< as elements of a container
 
+  std::size_t saved() const {
+    std::size_t calls = 0;
+    for (const auto& [kernels, kind] : kinds) calls += (kind.modules - 1) * kind.calls;
+    return calls;
+  }
+};
+
+/// The modules whose members get structs, as paths: those of the classes whose repetition makes most of the calls.
 std::vector<std::string> repeated_modules(const std::vector<ir::ModuleInfo>& modules,
                                           const std::vector<const std::vector<Call>*>& phases) {
   std::vector<std::unordered_map<std::string, CallRange>> found;
   for (const std::vector<Call>* calls : phases) found.push_back(call_ranges(*calls));
-  struct Class {
-    std::vector<std::string> paths;
-    std::map<std::string, std::pair<std::size_t, std::size_t>>
-        kinds;  // by kernels: how many modules, of how many calls
-    bool is_listed = false;
-    std::size_t saved() const {
-      std::size_t lines = 0;
-      for (const auto& [kernels, kind] : kinds) lines += (kind.first - 1) * kind.second;
-      return lines;
-    }
-  };
-  std::map<std::string, Class> classes;
+  std::map<std::string, RepeatedClass> classes;
   std::unordered_set<std::string> containers;
   for (const ir::ModuleInfo& m : modules)
     if (is_container(m.class_name)) containers.insert(m.path);
@@ -89,37 +90,36 @@ std::vector<std::string> repeated_modules(const std::vector<ir::ModuleInfo>& mod
       count += range->second.count;
     }
     if (count == 0) continue;
-    Class& c = classes[m.class_name];
+    RepeatedClass& c = classes[m.class_name];
     c.is_listed = c.is_listed || (count >= kLeastSaved && containers.count(m.path.substr(0, m.path.rfind('.'))));
     c.paths.push_back(m.path);
-    auto& [number, calls] = c.kinds[kernels];
-    ++number;
-    calls = count;
+    RepeatedClass::Kind& kind = c.kinds[kernels];
+    ++kind.modules;
+    kind.calls = count;
   }
-  std::vector<const Class*> order;
+  std::vector<const RepeatedClass*> order;
   for (const auto& [name, c] : classes) order.push_back(&c);
   // What saves a few lines is no gain for who reads them. The only one of a list is a block as it is with others: the
   // second one then changes nothing of the first.
-  std::erase_if(order, [](const Class* c) { return c->saved() < kLeastSaved && !c->is_listed; });
-  std::stable_sort(order.begin(), order.end(), [](const Class* a, const Class* b) { return a->saved() > b->saved(); });
+  std::erase_if(order, [](const RepeatedClass* c) { return c->saved() < kLeastSaved && !c->is_listed; });
+  std::stable_sort(order.begin(), order.end(),
+                   [](const RepeatedClass* a, const RepeatedClass* b) { return a->saved() > b->saved(); });
   std::vector<std::string> chosen;
-  for (const Class* c : order) {
+  for (const RepeatedClass* c : order) {
     const std::size_t before = chosen.size();
     for (const std::string& path : c->paths) {
-      const bool overlaps =
-          std::any_of(chosen.begin(), chosen.begin() + static_cast<std::ptrdiff_t>(before),
-                      [&](const std::string& other) { return is_within(path, other) || is_within(other, path); });
+      const bool overlaps = std::any_of(
+          chosen.begin(), chosen.begin() + static_cast<std::ptrdiff_t>(before),
+          [&](const std::string& other) { return ir::is_within(path, other) || ir::is_within(other, path); });
       // A module in one of its own class belongs to that.
       const bool is_inner = std::any_of(c->paths.begin(), c->paths.end(), [&](const std::string& other) {
-        return other != path && is_within(path, other);
+        return other != path && ir::is_within(path, other);
       });
       if (!overlaps && !is_inner) chosen.push_back(path);
     }
   }
   return chosen;
 }
-
-namespace {
 
 /// Texts that differ in their numbers alone, with _ for those numbers; otherwise nothing.
 std::optional<std::string> merged_numbers(const std::vector<std::string>& texts) {
@@ -206,20 +206,84 @@ struct Run {
   }
 };
 
+bool mentions(const std::string& code, const std::string& pointer) {
+  for (std::size_t i = code.find(pointer); i != std::string::npos; i = code.find(pointer, i + 1)) {
+    const std::size_t end = i + pointer.size();
+    if (end == code.size() || (!is_letter(code[end]) && code[end] != '.')) return true;
+  }
+  return false;
+}
+
+/// What a function may be told of a pointer that is not its block's.
+struct Pointer {
+  std::string element;  ///< "f32"
+  std::string type;     ///< "f32[64,8,8,24]"
+};
+
+std::unordered_map<std::string, Pointer> pointers_of(const WrittenGraph& g) {
+  std::unordered_map<std::string, Pointer> known;
+  for (std::size_t v = 0; v < g.graph.values.size(); ++v) {
+    const auto id = static_cast<ir::ValueId>(v);
+    const Home home = g.plan.placements[v].home;
+    if (home == Home::alias || home == Home::hyper) continue;
+    const ir::TensorType& type = g.graph.type(id);
+    known.emplace(g.values.expression(id), Pointer{std::string(element_type(type.dtype)), type.to_string()});
+  }
+  return known;
+}
+
+/// Moves the calls of repeated blocks of one graph into functions, and leaves calls of these in their place.
 class Sharer {
  public:
-  Sharer(std::vector<Call>& calls, const std::string& suffix, const std::unordered_map<std::string, Pointer>& pointers,
-         std::unordered_map<std::string, std::unordered_map<std::string, std::string>>& arguments)
-      : calls_(calls), suffix_(suffix), pointers_(pointers), arguments_(arguments) {
-    for (const Call& call : calls) made_here_.insert(call.written.begin(), call.written.end());
+  /// `blocks`: identifiers of modules, by path. `taken`: what no function may be called.
+  Sharer(const WrittenGraph& graph, const Blocks& blocks, const std::unordered_set<std::string>& taken)
+      : blocks_(blocks), taken_(taken), pointers_(pointers_of(graph)) {
+    for (const ir::ModuleInfo& m : graph.graph.modules) classes_.emplace(m.path, m.class_name);
   }
 
-  std::vector<Run> runs(const std::unordered_map<std::string, std::string>& blocks) {
+  /// The calls of one phase; `suffix` ends the functions' names ("_backward"). A pointer that a block is given in
+  /// several phases has one name in them.
+  void share(std::vector<Call>& calls, const std::string& suffix) {
+    suffix_ = suffix;
+    written_.clear();
+    for (const Call& call : calls) written_.insert(call.written.begin(), call.written.end());
+    const std::vector<Run> runs = find_runs(calls);
+    std::vector<std::vector<const Run*>> groups;
+    std::unordered_map<std::string, std::size_t> by_key;
+    for (const Run& run : runs) {
+      const auto [known, fresh] = by_key.emplace(classes_[run.module] + "\n" + run.key(), groups.size());
+      if (fresh) groups.emplace_back();
+      groups[known->second].push_back(&run);
+    }
+    std::unordered_map<std::size_t, std::pair<std::size_t, Call>> replaced;  // by where a run begins: its end
+    for (const std::vector<const Run*>& group : groups) {
+      if (group.size() < 2 && group.front()->calls.size() < kLeastSaved) continue;
+      functions_.push_back(function_of(group));
+      for (const Run* run : group)
+        replaced.emplace(run->begin, std::pair(run->end, call_of(*run, functions_.back(), calls)));
+    }
+    std::vector<Call> shorter;
+    for (std::size_t i = 0; i < calls.size();) {
+      const auto block = replaced.find(i);
+      if (block == replaced.end()) {
+        shorter.push_back(std::move(calls[i++]));
+      } else {
+        i = block->second.first;
+        shorter.push_back(std::move(block->second.second));
+      }
+    }
+    calls = std::move(shorter);
+  }
+
+  std::vector<BlockFunction> take() { return std::move(functions_); }
+
+ private:
+  std::vector<Run> find_runs(const std::vector<Call>& calls) {
     std::vector<Run> list;
     std::string open;
-    for (std::size_t i = 0; i < calls_.size(); ++i) {
-      std::string module = calls_[i].owner();
-      while (!module.empty() && !blocks.count(module)) {
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      std::string module = calls[i].owner();
+      while (!module.empty() && !blocks_.count(module)) {
         const std::size_t dot = module.rfind('.');
         module = dot == std::string::npos ? std::string() : module.substr(0, dot);
       }
@@ -233,26 +297,28 @@ class Sharer {
     }
     std::erase_if(list, [](const Run& run) { return run.end - run.begin < kLeastCalls; });
     for (Run& run : list) {
-      run.block = blocks.at(run.module);
-      rewrite(run);
+      run.block = blocks_.at(run.module);
+      rewrite(run, calls);
     }
     return list;
   }
 
- private:
-  void rewrite(Run& run) {
+  void rewrite(Run& run, const std::vector<Call>& calls) {
     std::unordered_set<std::string> written;
-    for (std::size_t i = run.begin; i < run.end; ++i)
-      written.insert(calls_[i].written.begin(), calls_[i].written.end());
+    for (std::size_t i = run.begin; i < run.end; ++i) {
+      written.insert(calls[i].written.begin(), calls[i].written.end());
+      written.insert(calls[i].workspace);
+    }
     std::set<std::string_view> used;
     for (std::size_t i = run.begin; i < run.end; ++i) {
-      Call call = calls_[i];
+      Call call = calls[i];
       call.code = rewritten(run, call.code, written, used);
+      // Scratch memory that is called after another module is given as pointers are.
       const std::string own = "buf." + run.block + ".";
-      if (call.workspace.starts_with(own)) call.workspace = "buf." + call.workspace.substr(own.size());
+      call.workspace = call.workspace.starts_with(own) ? "buf." + call.workspace.substr(own.size()) : std::string();
       call.modules.clear();
-      for (const std::string& m : calls_[i].modules)
-        if (is_within(m, run.module) && m != run.module) call.modules.push_back(m.substr(run.module.size() + 1));
+      for (const std::string& m : calls[i].modules)
+        if (ir::is_within(m, run.module) && m != run.module) call.modules.push_back(m.substr(run.module.size() + 1));
       run.calls.push_back(std::move(call));
     }
     for (const std::string_view object : kObjects)
@@ -312,7 +378,7 @@ class Sharer {
       const std::string base = is_written                             ? "y"
                                : pointer.compare(0, 6, "param.") == 0 ? "weight"
                                : suffix_.empty()                      ? "x"
-                               : made_here_.count(pointer)            ? "gradient"
+                               : written_.count(pointer)              ? "gradient"
                                                                       : "other";
       const auto is_taken = [&](const std::string& name) {
         return std::any_of(names.begin(), names.end(), [&](const auto& entry) { return entry.second == name; });
@@ -329,125 +395,176 @@ class Sharer {
     return own->second;
   }
 
-  std::vector<Call>& calls_;
-  const std::string& suffix_;
-  const std::unordered_map<std::string, Pointer>& pointers_;
-  std::unordered_map<std::string, std::unordered_map<std::string, std::string>>& arguments_;
-  std::unordered_set<std::string> made_here_;
-};
-
-bool mentions(const std::string& code, const std::string& pointer) {
-  for (std::size_t i = code.find(pointer); i != std::string::npos; i = code.find(pointer, i + 1)) {
-    const std::size_t end = i + pointer.size();
-    if (end == code.size() || (!is_letter(code[end]) && code[end] != '.')) return true;
+  /// "f32[64,8,8,24] -> f32[64,4,4,32]": what goes in, and what others read of it.
+  std::string types_of(const Run& run, const std::vector<Call>& calls) const {
+    const auto type_of = [&](const std::string& pointer) {
+      const auto about = pointers_.find(pointer);
+      return about == pointers_.end() ? std::string() : about->second.type;
+    };
+    std::string from, to;
+    for (std::size_t i = 0; from.empty() && i < run.given.size(); ++i)
+      if (run.types[i].compare(0, 6, "const ") == 0) from = type_of(run.given[i]);
+    for (std::size_t i = run.end; to.empty() && i-- > run.begin;)
+      for (const std::string& pointer : calls[i].written)
+        for (std::size_t k = run.end; to.empty() && k < calls.size(); ++k)
+          if (pointer.compare(0, 4, "buf.") == 0 && mentions(calls[k].code, pointer)) to = type_of(pointer);
+    return from.empty() || to.empty() ? from + to : from + " -> " + to;
   }
-  return false;
-}
 
-/// "f32[64,8,8,24] -> f32[64,4,4,32]": what goes in, and what others read of it.
-std::string types_of(const Run& run, const std::vector<Call>& calls,
-                     const std::unordered_map<std::string, Pointer>& pointers) {
-  const auto type_of = [&](const std::string& pointer) {
-    const auto about = pointers.find(pointer);
-    return about == pointers.end() ? std::string() : about->second.type;
-  };
-  std::string from, to;
-  for (std::size_t i = 0; from.empty() && i < run.given.size(); ++i)
-    if (run.types[i].compare(0, 6, "const ") == 0) from = type_of(run.given[i]);
-  for (std::size_t i = run.end; to.empty() && i-- > run.begin;)
-    for (const std::string& pointer : calls[i].written)
-      for (std::size_t k = run.end; to.empty() && k < calls.size(); ++k)
-        if (pointer.compare(0, 4, "buf.") == 0 && mentions(calls[k].code, pointer)) to = type_of(pointer);
-  return from.empty() || to.empty() ? from + to : from + " -> " + to;
-}
-
-}  // namespace
-
-std::vector<BlockFunction> share_blocks(
-    std::vector<Call>& calls, const std::vector<ir::ModuleInfo>& modules,
-    const std::unordered_map<std::string, std::string>& blocks, const std::string& suffix,
-    const std::unordered_set<std::string>& taken, std::unordered_set<std::string>& used,
-    const std::unordered_map<std::string, Pointer>& pointers,
-    std::unordered_map<std::string, std::unordered_map<std::string, std::string>>& arguments) {
-  const std::vector<Run> runs = Sharer(calls, suffix, pointers, arguments).runs(blocks);
-  std::unordered_map<std::string, std::string> classes;
-  for (const ir::ModuleInfo& m : modules) classes.emplace(m.path, m.class_name);
-  std::vector<std::vector<const Run*>> groups;
-  std::unordered_map<std::string, std::size_t> by_key;
-  for (const Run& run : runs) {
-    const auto [known, fresh] = by_key.emplace(classes[run.module] + "\n" + run.key(), groups.size());
-    if (fresh) groups.emplace_back();
-    groups[known->second].push_back(&run);
-  }
-  std::vector<BlockFunction> functions;
-  std::unordered_map<std::size_t, std::pair<const Run*, Call>> replaced;  // by where the run begins
-  for (const std::vector<const Run*>& group : groups) {
-    if (group.size() < 2 && group.front()->calls.size() < kLeastSaved) continue;
+  /// The function of these runs, which are the same but for names.
+  BlockFunction function_of(const std::vector<const Run*>& group) {
     const Run& first = *group.front();
     BlockFunction f;
-    std::string base = snake_case(classes[first.module]);
-    if (taken.count(base)) base += "_block";
-    base += suffix;
+    std::string base = snake_case(classes_[first.module]);
+    if (taken_.count(base)) base += "_block";
+    base += suffix_;
     f.name = base;
-    for (int n = 2; !used.insert(f.name).second; ++n) f.name = fmt::format("{}_{}", base, n);
+    for (int n = 2; !used_.insert(f.name).second; ++n) f.name = fmt::format("{}_{}", base, n);
     f.uses_config = first.uses_config;
-    for (const std::string_view object : first.objects) {
-      f.types.emplace_back("const auto&");
-      f.parameters.emplace_back(object);
-    }
-    f.types.insert(f.types.end(), first.types.begin(), first.types.end());
-    f.parameters.insert(f.parameters.end(), first.names.begin(), first.names.end());
+    for (const std::string_view object : first.objects) f.parameters.push_back(fmt::format("const auto& {}", object));
+    for (std::size_t i = 0; i < first.names.size(); ++i) f.parameters.push_back(first.types[i] + " " + first.names[i]);
+    for (const Run* run : group) f.modules.push_back(run->module);
     f.calls = first.calls;
     for (std::size_t i = 0; i < f.calls.size(); ++i) {
-      const auto with =
-          std::find_if(group.begin(), group.end(), [&](const Run* run) { return !run->calls[i].workspace.empty(); });
-      if (with == group.end()) continue;
-      f.calls[i].code = (*with)->calls[i].code;
-      for (const Run* run : group)
-        if (run->calls[i].workspace.empty())
-          f.unneeded.push_back(run->block + (*with)->calls[i].workspace.substr(std::string_view("buf").size()));
-    }
-    for (std::size_t i = 0; i < f.calls.size(); ++i)
       for (std::string Call::* text : {&Call::description, &Call::types, &Call::location}) {
         std::vector<std::string> texts;
         for (const Run* run : group) texts.push_back(run->calls[i].*text);
         const bool differ = std::adjacent_find(texts.begin(), texts.end(), std::not_equal_to<>()) != texts.end();
         f.calls[i].*text = !differ ? texts.front() : text == &Call::location ? std::string() : merged(texts);
       }
-    for (const Run* run : group) {
-      f.modules.push_back(run->module);
-      std::vector<std::string> values;
-      for (const std::string_view object : run->objects) values.push_back(fmt::format("{}.{}", object, run->block));
-      values.insert(values.end(), run->given.begin(), run->given.end());
-      Call call;
-      call.modules = {run->module};
-      call.description = fmt::format("{}: {}", run->module, classes[run->module]);
-      call.is_block = true;
-      call.kernel_calls = f.calls.size();
-      call.types = types_of(*run, calls, pointers);
-      const std::string config = (run->uses_evaluation ? "<config::evaluation::" : "<config::") + run->block + ">";
-      call.code = f.name + (run->uses_config ? config : std::string()) + "(" + join(values) + ");";
-      for (const Call& own : run->calls) {
-        call.headers.insert(own.headers.begin(), own.headers.end());
-        call.uses_functor = call.uses_functor || own.uses_functor;
-        call.written.insert(own.written.begin(), own.written.end());
-      }
-      replaced.emplace(run->begin, std::pair(run, std::move(call)));
+      const auto with =
+          std::find_if(group.begin(), group.end(), [&](const Run* run) { return !run->calls[i].workspace.empty(); });
+      if (with == group.end()) continue;
+      const Call& scratch = (*with)->calls[i];
+      f.calls[i].code = scratch.code;
+      for (const Run* run : group)
+        if (run->calls[i].workspace.empty())
+          f.unneeded.push_back(run->block + scratch.workspace.substr(std::string_view("buf").size()));
     }
-    functions.push_back(std::move(f));
+    return f;
   }
-  std::vector<Call> shorter;
-  for (std::size_t i = 0; i < calls.size();) {
-    const auto block = replaced.find(i);
-    if (block == replaced.end()) {
-      shorter.push_back(std::move(calls[i++]));
-    } else {
-      i = block->second.first->end;
-      shorter.push_back(std::move(block->second.second));
+
+  Call call_of(const Run& run, const BlockFunction& f, const std::vector<Call>& calls) const {
+    std::vector<std::string> values;
+    for (const std::string_view object : run.objects) values.push_back(fmt::format("{}.{}", object, run.block));
+    values.insert(values.end(), run.given.begin(), run.given.end());
+    Call call;
+    call.modules = {run.module};
+    call.description = fmt::format("{}: {}", run.module, classes_.at(run.module));
+    call.kernel_calls = f.calls.size();
+    call.types = types_of(run, calls);
+    const std::string config = (run.uses_evaluation ? "<config::evaluation::" : "<config::") + run.block + ">";
+    call.code = f.name + (run.uses_config ? config : std::string()) + "(" + join(values) + ");";
+    return call;
+  }
+
+  const Blocks& blocks_;
+  const std::unordered_set<std::string>& taken_;
+  const std::unordered_map<std::string, Pointer> pointers_;
+  std::unordered_map<std::string, std::string> classes_;  ///< by module
+  std::string suffix_;
+  std::unordered_set<std::string> written_;  ///< in this phase
+  std::unordered_set<std::string> used_;     ///< names of functions
+  /// What pointers that are given are called inside, by block.
+  std::unordered_map<std::string, std::unordered_map<std::string, std::string>> arguments_;
+  std::vector<BlockFunction> functions_;
+};
+
+/// What functions of blocks may not be called: they are members, which hide what calls name.
+std::unordered_set<std::string> taken_by(const BlockCalls& calls, const std::unordered_set<std::string>& reserved) {
+  std::unordered_set<std::string> taken = reserved;
+  for (const std::string_view object : kObjects) taken.emplace(object);
+  for (const char* name : {"in", "out", "hyper", "size", "prepare", "forward", "backward", "update", "evaluate",
+                           "config", "constant", "reference", "numel"})
+    taken.emplace(name);
+  for (const Calls* of : {&calls.calls, &calls.evaluation})
+    for (const auto& [name, functor] : of->functors) taken.insert(name);
+  return taken;
+}
+
+/// The calls with structs and functions for these blocks.
+BlockCalls shared(const WrittenGraph& main, const std::optional<WrittenGraph>& evaluation, const CallStyle& style,
+                  const Blocks& blocks, const std::unordered_set<std::string>& reserved) {
+  std::vector<std::string> names;
+  for (const auto& [path, name] : blocks) names.push_back(name);
+  main.values.nest(Nesting(names));
+  if (evaluation) evaluation->values.nest(Nesting(names));
+  BlockCalls result = plain_calls(main, evaluation, style);
+  const std::unordered_set<std::string> taken = taken_by(result, reserved);
+  Sharer sharer(main, blocks, taken);
+  for (const ir::Phase phase : {ir::Phase::prepare, ir::Phase::forward, ir::Phase::backward})
+    if (const auto list = result.calls.phases.find(phase); list != result.calls.phases.end())
+      sharer.share(list->second, phase == ir::Phase::forward ? "" : "_" + std::string(ir::name(phase)));
+  result.functions = sharer.take();
+  if (evaluation) {
+    Sharer evaluated(*evaluation, blocks, taken);
+    evaluated.share(result.evaluation.phases[ir::Phase::forward], "");
+    result.evaluation_functions = evaluated.take();
+  }
+  return result;
+}
+
+}  // namespace
+
+BlockCalls plain_calls(const WrittenGraph& main, const std::optional<WrittenGraph>& evaluation,
+                       const CallStyle& style) {
+  BlockCalls result;
+  result.calls = make_calls(main.graph, main.plan, main.values, style);
+  if (evaluation)
+    result.evaluation = make_calls(evaluation->graph, evaluation->plan, evaluation->values, style, &result.calls);
+  return result;
+}
+
+BlockCalls block_calls(const WrittenGraph& main, const std::optional<WrittenGraph>& evaluation, const CallStyle& style,
+                       const std::unordered_set<std::string>& reserved, std::size_t most) {
+  BlockCalls plain = plain_calls(main, evaluation, style);
+  std::vector<const std::vector<Call>*> phases;
+  for (const Calls* calls : {&plain.calls, &plain.evaluation}) {
+    std::size_t total = 0;
+    for (const auto& [phase, list] : calls->phases) {
+      if (phase != ir::Phase::update) phases.push_back(&list);
+      total += list.size();
+    }
+    if (total > most) return plain;
+  }
+  std::map<std::string, std::vector<std::string>> paths;  // by identifier
+  for (const std::string& path : repeated_modules(main.graph.modules, phases))
+    paths[identifier(path, main.values.root())].push_back(path);
+  const std::unordered_set<std::string> members = main.values.all_members();
+  Blocks blocks;
+  for (const auto& [name, of] : paths)
+    if (of.size() == 1 && !members.count(name) && !members.count(name + "_block")) blocks.emplace(of.front(), name);
+  if (blocks.empty()) return plain;
+  std::unordered_map<std::string, std::string> classes;
+  for (const ir::ModuleInfo& m : main.graph.modules) classes.emplace(m.path, m.class_name);
+  for (;;) {
+    BlockCalls result = shared(main, evaluation, style, blocks, reserved);
+    // A class whose modules turn out to be different has no structs.
+    std::set<std::string> used;
+    for (const auto* functions : {&result.functions, &result.evaluation_functions})
+      for (const BlockFunction& f : *functions) used.insert(classes[f.modules.front()]);
+    if (std::erase_if(blocks, [&](const auto& block) { return !used.count(classes[block.first]); }) == 0) return result;
+  }
+}
+
+std::vector<std::string> lines_by_block(const std::vector<BlockLine>& lines,
+                                        const std::function<std::string(const std::string& block)>& begin,
+                                        const std::function<std::string(const std::string& block)>& end) {
+  std::unordered_map<std::string, std::vector<std::string>> blocks;
+  for (const BlockLine& l : lines)
+    if (!l.block.empty()) blocks[l.block].push_back(l.text);
+  std::vector<std::string> result;
+  for (const BlockLine& l : lines) {
+    if (l.block.empty()) {
+      result.push_back(l.text);
+    } else if (const auto own = blocks.find(l.block); own != blocks.end()) {
+      result.push_back(begin(l.block));
+      result.insert(result.end(), own->second.begin(), own->second.end());
+      result.push_back(end(l.block));
+      blocks.erase(own);
     }
   }
-  calls = std::move(shorter);
-  return functions;
+  return result;
 }
 
 }  // namespace graven::codegen

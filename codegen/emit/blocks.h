@@ -11,8 +11,8 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -23,37 +23,40 @@ namespace graven::codegen {
 
 /// A function that computes several modules of one class.
 struct BlockFunction {
-  std::string name;                  ///< "inverted_residual_backward"
-  std::vector<std::string> modules;  ///< "model.features.3", ...
-  std::vector<std::string> types;    ///< of its parameters: "const auto&", "const f32*"
-  std::vector<std::string> parameters;
+  std::string name;                     ///< "inverted_residual_backward"
+  std::vector<std::string> modules;     ///< "model.features.3", ...
+  std::vector<std::string> parameters;  ///< "const auto& param", "const f32* x"
   bool uses_config = false;
   std::vector<Call> calls;  ///< in the function's words
   /// Scratch memory that some of the modules do not need: "features_4.conv_2_weight_backward_workspace".
   std::vector<std::string> unneeded;
 };
 
-/// The modules whose members get structs, as paths: those of a class that is called again and again, of the classes
-/// whose repetition makes most of the code.
-std::vector<std::string> repeated_modules(const std::vector<ir::ModuleInfo>& modules,
-                                          const std::vector<const std::vector<Call>*>& phases);
-
-/// What a function may be told of a pointer that is not its block's.
-struct Pointer {
-  std::string element;  ///< "f32"
-  std::string type;     ///< "f32[64,8,8,24]"; empty for scratch memory
+/// The calls of a project's graph and of its evaluation, and the functions that they call.
+struct BlockCalls {
+  Calls calls, evaluation;
+  std::vector<BlockFunction> functions, evaluation_functions;
 };
 
-/// Moves the calls of repeated blocks into functions, and leaves a call of the function in their place. `blocks` are
-/// the identifiers of modules, by path. `suffix` ends the functions' names ("_backward"); `taken` are names that no
-/// function may have, `used` those that functions have, to which the new ones are added. `pointers`: by expression.
-/// `arguments` are what another phase calls the pointers that it is given, by block and expression; those of this phase
-/// are added.
-std::vector<BlockFunction> share_blocks(
-    std::vector<Call>& calls, const std::vector<ir::ModuleInfo>& modules,
-    const std::unordered_map<std::string, std::string>& blocks, const std::string& suffix,
-    const std::unordered_set<std::string>& taken, std::unordered_set<std::string>& used,
-    const std::unordered_map<std::string, Pointer>& pointers,
-    std::unordered_map<std::string, std::unordered_map<std::string, std::string>>& arguments);
+/// What is written, and how its values are called.
+struct WrittenGraph {
+  const ir::Graph& graph;
+  const Plan& plan;
+  ValueNames& values;
+};
+
+/// Without functions.
+BlockCalls plain_calls(const WrittenGraph& main, const std::optional<WrittenGraph>& evaluation, const CallStyle& style);
+
+/// With functions for the modules of classes that are called again and again, of the classes whose repetition makes
+/// most of the calls, and for long elements of containers; `values` then nest what belongs to these. `reserved`: what
+/// no function may be called. Where a graph has more than `most` calls there are none.
+BlockCalls block_calls(const WrittenGraph& main, const std::optional<WrittenGraph>& evaluation, const CallStyle& style,
+                       const std::unordered_set<std::string>& reserved, std::size_t most);
+
+/// The lines, those of a block together where its first one stands, between the lines that begin and end it.
+std::vector<std::string> lines_by_block(const std::vector<BlockLine>& lines,
+                                        const std::function<std::string(const std::string& block)>& begin,
+                                        const std::function<std::string(const std::string& block)>& end);
 
 }  // namespace graven::codegen

@@ -94,6 +94,7 @@ class Writer {
     for (const Step& step : plan_.steps)
       if (!step.call.name.empty()) write(step);
     copy_outputs();
+    name_shared_blocks();
   }
 
  private:
@@ -194,7 +195,7 @@ class Writer {
 
   /// Adds a line to configs.h and returns how calls say its name.
   std::string add_config(const Nesting::Place& place, std::string text) {
-    Config config{place.block, std::move(text)};
+    BlockLine config{place.block, std::move(text)};
     const bool is_shared = shared_.count(config) != 0;
     // The updates of one optimizer's parameters share its config.
     if (!is_shared && written_.insert(config).second) out_.configs.push_back(std::move(config));
@@ -202,6 +203,21 @@ class Writer {
     const bool of_evaluation = beside_training_ && !(is_shared && place.block.empty());
     return (of_evaluation ? "config::evaluation::" : "config::") +
            (place.block.empty() ? place.name : place.block + "::" + place.name);
+  }
+
+  /// An evaluation's blocks whose configs are all the training's have no struct of their own.
+  void name_shared_blocks() {
+    std::set<std::string> own, of_training;
+    for (const BlockLine& c : out_.configs) own.insert(c.block);
+    for (const BlockLine& c : shared_) of_training.insert(c.block);
+    static constexpr std::string_view kOwn = "config::evaluation::", kShared = "config::";
+    for (auto& [phase, list] : out_.phases)
+      for (Call& call : list)
+        for (std::size_t i = call.code.find(kOwn); i != std::string::npos; i = call.code.find(kOwn, i + 1)) {
+          const std::size_t begin = i + kOwn.size();
+          const std::string block = call.code.substr(begin, call.code.find_first_of(":,()", begin) - begin);
+          if (of_training.count(block) && !own.count(block)) call.code.replace(i, kOwn.size(), kShared);
+        }
   }
 
   /// On one line, or as few as the fields fill: clang-format would give each field a line.
@@ -469,7 +485,7 @@ class Writer {
   const ValueNames& values_;
   const CallStyle& style_;
   Calls& out_;
-  std::set<Config> shared_, written_;              // of the training beside an evaluation, and so far
+  std::set<BlockLine> shared_, written_;           // of the training beside an evaluation, and so far
   std::unordered_set<std::string> shared_owners_;  // of more than one step with a variadic input
   bool beside_training_ = false;
   // By config struct: what its fields are unless said.

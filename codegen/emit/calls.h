@@ -37,22 +37,21 @@ struct Call {
   bool uses_functor = false;         ///< of functors.h
   std::set<std::string> written;     ///< the pointers that it writes through: "buf.hidden_linear"
   std::string workspace;             ///< its last argument, where it has scratch memory
-  bool is_block = false;             ///< of a function that computes a block of the network,
-  std::size_t kernel_calls = 1;      ///< which makes so many calls
+  std::size_t kernel_calls = 1;      ///< more than one: it is a call of a block's function
 
+  bool is_block() const { return kernel_calls > 1; }
   std::string owner() const { return modules.empty() ? std::string() : modules.front(); }
 };
 
-/// A line of configs.h: "constexpr linear_config hidden_linear{.m = 64, .n = 256, .k = 784};".
-struct Config {
-  std::string block;  ///< whose struct it is a static member of; empty: of none
-  std::string text;
-  friend auto operator<=>(const Config&, const Config&) = default;
+/// A line of a file, and the block of the network that it belongs to; empty: to none.
+struct BlockLine {
+  std::string block, text;
+  friend auto operator<=>(const BlockLine&, const BlockLine&) = default;
 };
 
 struct Calls {
   std::map<ir::Phase, std::vector<Call>> phases;
-  std::vector<Config> configs;
+  std::vector<BlockLine> configs;  ///< "constexpr linear_config hidden_linear{.m = 64, .n = 256, .k = 784};"
   std::map<std::string, std::string> config_structs;  ///< by name: of updates, whose options stand in no header
   std::map<std::string, Functor> functors;            ///< by name
   std::set<std::string> headers;                      ///< "kernels/cpu/linear.h"

@@ -12,6 +12,7 @@
 
 #include "codegen/emit/blocks.h"
 #include "codegen/emit/embedded.h"
+#include "codegen/emit/memory_text.h"
 #include "codegen/emit/schedule_text.h"
 #include "codegen/emit/text.h"
 #include "codegen/kernel_flags.h"
@@ -31,9 +32,6 @@ using nlohmann::json;
 constexpr std::size_t kCallsPerFile = 1000;
 constexpr std::size_t kModulesPerBanner = 6;
 constexpr int kTypesColumn = 50, kPlaceColumn = 106;  // of a call's comment
-// Columns of params.h and of the plans. They are where they are whatever else stands in the file, so that a longer name
-// moves its own line alone.
-constexpr int kParameterColumn = 48, kPathColumn = 54, kShapeColumn = 96, kValueColumn = 58, kBytesColumn = 54;
 constexpr const char* kVersion = "0.1.0";
 
 std::string quantity(double value, std::string_view unit) {
@@ -47,19 +45,6 @@ std::string rule(std::string_view mark, const std::string& title) {
   std::string text = fmt::format("// {0}{0}{0}{0} {1} ", mark, title);
   while (text.size() < 118) text += mark;
   return text;
-}
-
-/// Up to the column; one space behind what is longer.
-std::string padded(std::string text, int column) {
-  const auto wanted = static_cast<std::size_t>(column);
-  text.append(text.size() < wanted ? wanted - text.size() : 1, ' ');
-  return text;
-}
-
-std::string maxima(const ir::Shape& shape) {
-  std::vector<std::string> dims;
-  for (const std::int64_t d : shape.maxima()) dims.push_back(fmt::format("{}", d));
-  return join(dims);
 }
 
 /// The elements of an inline constant, as C++.
@@ -439,15 +424,8 @@ class Builder {
 
   void memory() {
     json& d = out_.common;
-    struct Line {
-      std::string macro, name, dtype, path, shape, comment;
-    };
-    std::vector<Line> lines;
-    auto add = [&](const char* macro, ir::ValueId v, const std::string& comment) {
-      const ir::TensorType& type = graph_.type(v);
-      lines.push_back({macro, values_.member(v), std::string(element_type(type.dtype)),
-                       string_literal(graph_.value(v).name), maxima(type.shape), comment});
-    };
+    std::vector<BlockLine> lines;
+    auto add = [&](const char* macro, ir::ValueId v) { lines.push_back(parameter_line(macro, graph_, values_, v)); };
     // Constants of the evaluation that the training has not.
     auto only_evaluated = [&](const std::vector<ir::ValueId>& candidates) {
       std::vector<ir::ValueId> list;
@@ -460,30 +438,16 @@ class Builder {
     std::int64_t count = 0, bytes = 0;
     for (const ir::ValueId v : values_.stored()) {
       if (graph_.value(v).kind == ir::ValueKind::constant) out_.stored_constants.push_back(v);
-      add(values_.has_gradient(v) ? "GRAVEN_PARAM" : "GRAVEN_FIXED", v, {});
+      add(values_.has_gradient(v) ? "GRAVEN_PARAM" : "GRAVEN_FIXED", v);
       count += graph_.type(v).shape.numel().maximum();
       bytes += byte_count(graph_.type(v));
     }
     if (evaluation_)
-      for (const ir::ValueId v : only_evaluated(evaluation_values_->stored())) {
-        const ir::TensorType& type = evaluation_->graph.type(v);
-        lines.push_back({"GRAVEN_FIXED",
-                         evaluation_values_->member(v),
-                         std::string(element_type(type.dtype)),
-                         string_literal(evaluation_->graph.value(v).name),
-                         maxima(type.shape),
-                         {}});
-      }
-    for (const ir::ValueId v : graph_.states) add("GRAVEN_STATE", v, {});
-    for (const ir::ValueId v : values_.prepared()) add("GRAVEN_PREPARED", v, {});
-    std::vector<std::pair<std::string, std::string>> texts;
-    for (const Line& l : lines) {
-      std::string text = padded(l.macro + arguments_of(l.name) + ",", kParameterColumn) + l.dtype + ",";
-      text = padded(std::move(text), kPathColumn) + l.path;
-      texts.emplace_back(block_of(l.name),
-                         l.shape.empty() ? text + ")" : padded(text + ",", kShapeColumn) + l.shape + ")");
-    }
-    d["parameter_lines"] = by_block(texts);
+      for (const ir::ValueId v : only_evaluated(evaluation_values_->stored()))
+        lines.push_back(parameter_line("GRAVEN_FIXED", evaluation_->graph, *evaluation_values_, v));
+    for (const ir::ValueId v : graph_.states) add("GRAVEN_STATE", v);
+    for (const ir::ValueId v : values_.prepared()) add("GRAVEN_PREPARED", v);
+    d["parameter_lines"] = marked_by_block(lines);
     d["nests"] = !values_.nesting().empty();
     d["parameter_count"] = fmt::format("{}", count);
     d["parameter_bytes"] = fmt::format("{}", bytes);
@@ -525,149 +489,17 @@ class Builder {
     for (const char* key : {"arena_bytes", "lower_bound", "arena_ratio"}) d[std::string("evaluation_") + key] = e[key];
   }
 
-  /// "(hidden_weight", or "_OF(features_3, conv_0_weight" of "features_3.conv_0_weight".
-  static std::string arguments_of(const std::string& member) {
-    const std::size_t dot = member.find('.');
-    return dot == std::string::npos ? "(" + member
-                                    : fmt::format("_OF({}, {}", member.substr(0, dot), member.substr(dot + 1));
-  }
-  static std::string block_of(const std::string& member) {
-    const std::size_t dot = member.find('.');
-    return dot == std::string::npos ? std::string() : member.substr(0, dot);
-  }
-
-  /// Lines, those of a block together where its first one stands, between the lines that begin and end it.
-  static json by_block(const std::vector<std::pair<std::string, std::string>>& lines) {
-    std::unordered_map<std::string, std::vector<std::string>> blocks;
-    for (const auto& [block, line] : lines)
-      if (!block.empty()) blocks[block].push_back(line);
-    json result = json::array();
-    for (const auto& [block, line] : lines) {
-      if (block.empty()) {
-        result.push_back(line);
-      } else if (const auto own = blocks.find(block); own != blocks.end()) {
-        result.push_back(fmt::format("GRAVEN_BLOCK({})", block));
-        for (const std::string& text : own->second) result.push_back(text);
-        result.push_back(fmt::format("GRAVEN_BLOCK_END({})", block));
-        blocks.erase(own);
-      }
-    }
-    return result;
-  }
-
   /// What memory_plan.h says of one plan.
   void plan_data(json& d, const ir::Graph& graph, const Plan& plan, const ValueNames& values) const {
-    d["arena_lines"] = arena_lines(graph, plan, values);
+    const bool is_step = &graph == &graph_;
+    d["arena_lines"] = arena_lines(graph, plan, values, is_step ? "end" : "evaluation_end",
+                                   is_step ? written_.functions : written_.evaluation_functions);
     d["arena_bytes"] = fmt::format("{}", plan.arena_bytes);
     d["lower_bound"] = fmt::format("{}", plan.lower_bound);
     d["arena_ratio"] = fmt::format(
         "{:.3f}",
         plan.lower_bound > 0 ? static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound) : 1.0);
     d["memory_budget"] = fmt::format("{}", options_.memory_budget);
-  }
-
-  /// Where each buffer lies: "0", or behind one that lives at the same time, "end::hidden_linear()", so that what
-  /// changes the size of one changes its line alone. Of several that end there the one that is written first; a number
-  /// where there is none, and where so many would stand on one another that a compiler might refuse to follow them.
-  std::vector<std::string> offset_texts(const ir::Graph& graph, const Plan& plan, const ValueNames& values) const {
-    const std::string ends_of = &graph == &graph_ ? "end::" : "evaluation_end::";
-    std::vector<std::string> names(plan.buffers.size());
-    for (std::size_t b = 0; b < plan.buffers.size(); ++b)
-      for (const ir::ValueId v : plan.buffers[b].values)
-        // What takes over a buffer may fill less of it.
-        if (names[b].empty() && plan.aligned(byte_count(graph.type(v))) == plan.buffers[b].bytes)
-          names[b] = values.member(v);
-    for (const Step& step : plan.steps)
-      if (step.workspace >= 0) names[at(step.workspace)] = values.workspace(step);
-    std::unordered_map<std::int64_t, std::vector<std::size_t>> ends;
-    std::vector<std::size_t> upwards(plan.buffers.size());
-    for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
-      upwards[b] = b;
-      if (plan.buffers[b].bytes > 0) ends[plan.buffers[b].offset + plan.buffers[b].bytes].push_back(b);
-    }
-    std::stable_sort(upwards.begin(), upwards.end(),
-                     [&](std::size_t a, std::size_t b) { return plan.buffers[a].offset < plan.buffers[b].offset; });
-    constexpr int kDeepest = 200;
-    std::vector<int> depth(plan.buffers.size(), 0);
-    std::vector<std::string> texts(plan.buffers.size());
-    for (const std::size_t b : upwards) {
-      const Buffer& own = plan.buffers[b];
-      texts[b] = fmt::format("{}", own.offset);
-      if (own.offset == 0) continue;
-      const auto below = ends.find(own.offset);
-      if (below == ends.end()) continue;
-      for (const std::size_t other : below->second) {
-        const Buffer& under = plan.buffers[other];
-        if (under.last < own.first || own.last < under.first || names[other].empty() || depth[other] >= kDeepest)
-          continue;
-        std::string name = names[other];
-        std::replace(name.begin(), name.end(), '.', '_');
-        texts[b] = ends_of + name + "()";
-        depth[b] = depth[other] + 1;
-        break;
-      }
-    }
-    return texts;
-  }
-
-  /// One line a value: name, offset, bytes; who writes it, who reads it last, whose memory it takes over.
-  json arena_lines(const ir::Graph& graph, const Plan& plan, const ValueNames& values) const {
-    struct Line {
-      std::string name, dtype, comment, offset;
-      std::int64_t bytes;
-    };
-    const std::vector<std::string> offsets = offset_texts(graph, plan, values);
-    std::vector<std::int32_t> last(graph.values.size(), -1), first(graph.values.size(), -1);
-    for (std::size_t s = 0; s < plan.steps.size(); ++s) {
-      const ir::Node& n = graph.nodes[at(plan.steps[s].node)];
-      for (const ir::ValueId v : n.inputs)
-        if (v != ir::kNone) last[at(root(plan, v))] = static_cast<std::int32_t>(s);
-      for (const ir::ValueId v : n.outputs) first[at(v)] = static_cast<std::int32_t>(s);
-    }
-    auto where = [&](std::int32_t step) -> std::string {
-      if (step < 0) return "nobody";
-      const ir::Node& n = graph.nodes[at(plan.steps[at(step)].node)];
-      std::string module = ir::owner_of(n.origins);
-      if (module.empty()) module = n.op->name;
-      return comment_text(module) + (n.phase == ir::Phase::forward ? "" : " (" + std::string(ir::name(n.phase)) + ")");
-    };
-    std::vector<Line> lines;
-    std::size_t next = 0;
-    const auto& arena_values = values.arena();
-    for (const Step& step : plan.steps) {
-      for (; next < arena_values.size(); ++next) {
-        const ir::ValueId v = arena_values[next];
-        const auto& outputs = graph.nodes[at(step.node)].outputs;
-        if (std::find(outputs.begin(), outputs.end(), v) == outputs.end()) break;
-        const std::size_t buffer = at(plan.placements[at(v)].buffer);
-        const Buffer& b = plan.buffers[buffer];
-        std::string comment =
-            fmt::format("{:<22} {} .. {}", graph.type(v).to_string(), where(first[at(v)]), where(last[at(v)]));
-        const auto own = std::find(b.values.begin(), b.values.end(), v);
-        if (own != b.values.begin() && own != b.values.end())
-          comment += "; takes over " + values.member(*std::prev(own)) + ", in place";
-        lines.push_back({values.member(v), std::string(element_type(graph.type(v).dtype)), comment, offsets[buffer],
-                         byte_count(graph.type(v))});
-      }
-      if (step.workspace >= 0) {
-        const Buffer& b = plan.buffers[at(step.workspace)];
-        const std::int32_t index = static_cast<std::int32_t>(&step - plan.steps.data());
-        lines.push_back({values.workspace(step), "u8", fmt::format("{:<22} {}", "scratch", where(index)),
-                         offsets[at(step.workspace)], b.bytes});
-      }
-    }
-    for (const BlockFunction& f : &graph == &graph_ ? blocks_ : evaluation_blocks_)
-      for (const std::string& name : f.unneeded)
-        lines.push_back({name, "u8", "scratch that others of its class need, and this one does not", "0", 0});
-    std::vector<std::pair<std::string, std::string>> texts;
-    for (const Line& l : lines) {
-      const std::string bytes = fmt::format("{}", l.bytes);
-      const std::string place = fmt::format("{:<4} {},", l.dtype + ",", l.offset);
-      texts.emplace_back(block_of(l.name), padded("GRAVEN_VALUE" + arguments_of(l.name) + ",", kValueColumn) +
-                                               padded(place, kBytesColumn - static_cast<int>(bytes.size())) + bytes +
-                                               ")  // " + l.comment);
-    }
-    return by_block(texts);
   }
 
   /// "sgd, momentum 0.9".
@@ -844,133 +676,20 @@ class Builder {
     return {};
   }
 
-  void write_plain_calls() {
-    calls_ = make_calls(graph_, plan_, values_, style_.calls);
-    if (!evaluation_) return;
-    evaluation_calls_ = make_calls(evaluation_->graph, evaluation_->plan, *evaluation_values_, style_.calls, &calls_);
-    // Blocks whose configs are all the training's have none of their own.
-    std::set<std::string> own, of_training;
-    for (const Config& c : evaluation_calls_.configs) own.insert(c.block);
-    for (const Config& c : calls_.configs) of_training.insert(c.block);
-    static constexpr std::string_view kPrefix = "config::evaluation::", kShared = "config::";
-    for (auto& [phase, list] : evaluation_calls_.phases)
-      for (Call& call : list)
-        for (std::size_t i = call.code.find(kPrefix); i != std::string::npos; i = call.code.find(kPrefix, i + 1)) {
-          const std::size_t begin = i + kPrefix.size();
-          const std::string block = call.code.substr(begin, call.code.find_first_of(":,()", begin) - begin);
-          if (of_training.count(block) && !own.count(block)) call.code.replace(i, kPrefix.size(), kShared);
-        }
-  }
-
-  /// The calls, those of repeated blocks as functions.
+  /// The calls, those of repeated blocks as functions, but for host programs, which are compiled and not read.
   void write_calls() {
-    write_plain_calls();
-    std::vector<const std::vector<Call>*> phases;
-    std::size_t most = 0, total = 0;
-    for (const auto& [phase, list] : calls_.phases) {
-      if (phase != ir::Phase::update) phases.push_back(&list);
-      total += list.size();
-    }
-    for (const auto& [phase, list] : evaluation_calls_.phases) {
-      phases.push_back(&list);
-      most = std::max(most, list.size());
-    }
-    // Host programs are compiled, not read; and what is spread over files has no place for functions.
-    if (options_.jit_entry || std::max(most, total) > kCallsPerFile) return;
-    std::map<std::string, std::vector<std::string>> paths;  // by identifier
-    const std::unordered_set<std::string> members = values_.all_members();
-    for (const std::string& path : repeated_modules(graph_.modules, phases))
-      paths[identifier(path, values_.root())].push_back(path);
-    std::unordered_map<std::string, std::string> blocks;
-    for (const auto& [name, of] : paths)
-      if (of.size() == 1 && !members.count(name) && !members.count(name + "_block")) blocks.emplace(of.front(), name);
-    std::unordered_map<std::string, std::string> classes;
-    for (const ir::ModuleInfo& m : graph_.modules) classes.emplace(m.path, m.class_name);
-    // A class whose modules turn out to be different has no structs.
-    for (std::size_t before = 0; blocks.size() != before && !blocks.empty();) {
-      share(blocks);
-      std::set<std::string> shared;
-      for (const auto* functions : {&blocks_, &evaluation_blocks_})
-        for (const BlockFunction& f : *functions) shared.insert(classes[f.modules.front()]);
-      before = blocks.size();
-      std::erase_if(blocks, [&](const auto& block) { return !shared.count(classes[block.first]); });
-    }
-    if (blocks.empty()) share(blocks);
-  }
-
-  /// The calls with structs and functions for these blocks, identifiers by path.
-  void share(const std::unordered_map<std::string, std::string>& blocks) {
-    std::vector<std::string> names;
-    for (const auto& [path, name] : blocks) names.push_back(name);
-    values_.nest(Nesting(names));
-    if (evaluation_values_) evaluation_values_->nest(Nesting(names));
-    write_plain_calls();
-    blocks_.clear();
-    evaluation_blocks_.clear();
-    if (blocks.empty()) return;
-    const std::unordered_set<std::string> taken = taken_by_calls();
-    std::unordered_set<std::string> used;
-    std::unordered_map<std::string, std::unordered_map<std::string, std::string>> arguments;
-    const auto known = pointers(graph_, plan_, values_);
-    for (const ir::Phase phase : {ir::Phase::prepare, ir::Phase::forward, ir::Phase::backward}) {
-      const auto list = calls_.phases.find(phase);
-      if (list == calls_.phases.end()) continue;
-      const std::string suffix = phase == ir::Phase::forward ? "" : "_" + std::string(ir::name(phase));
-      for (BlockFunction& f : share_blocks(list->second, graph_.modules, blocks, suffix, taken, used, known, arguments))
-        blocks_.push_back(std::move(f));
-    }
-    if (!evaluation_) return;
-    used.clear();
-    arguments.clear();
-    evaluation_blocks_ =
-        share_blocks(evaluation_calls_.phases[ir::Phase::forward], evaluation_->graph.modules, blocks, "", taken, used,
-                     pointers(evaluation_->graph, evaluation_->plan, *evaluation_values_), arguments);
-  }
-
-  /// What functions of blocks may not be called: they are members, which hide what calls name.
-  std::unordered_set<std::string> taken_by_calls() const {
-    std::unordered_set<std::string> taken = {"in",
-                                             "out",
-                                             "param",
-                                             "grad",
-                                             "state",
-                                             "prepared",
-                                             "buf",
-                                             "hyper",
-                                             "size",
-                                             "prepare",
-                                             "forward",
-                                             "backward",
-                                             "update",
-                                             "evaluate",
-                                             "config",
-                                             "constant",
-                                             "reference",
-                                             "numel",
-                                             style_.execution_name,
-                                             name_};
-    for (const std::string_view name : names_of_kernels()) taken.emplace(name);
-    for (const Calls* calls : {&calls_, &evaluation_calls_})
-      for (const auto& [name, functor] : calls->functors) taken.insert(name);
-    return taken;
-  }
-
-  static std::unordered_map<std::string, Pointer> pointers(const ir::Graph& graph, const Plan& plan,
-                                                           const ValueNames& values) {
-    std::unordered_map<std::string, Pointer> known;
-    for (std::size_t v = 0; v < graph.values.size(); ++v) {
-      const auto id = static_cast<ir::ValueId>(v);
-      const Home home = plan.placements[v].home;
-      if (home == Home::alias || home == Home::hyper) continue;
-      const ir::TensorType& type = graph.type(id);
-      known.emplace(values.expression(id), Pointer{std::string(element_type(type.dtype)), type.to_string()});
-    }
-    return known;
+    const WrittenGraph main{graph_, plan_, values_};
+    std::optional<WrittenGraph> evaluation;
+    if (evaluation_) evaluation.emplace(WrittenGraph{evaluation_->graph, evaluation_->plan, *evaluation_values_});
+    std::unordered_set<std::string> reserved = {style_.execution_name, name_};
+    for (const std::string_view name : names_of_kernels()) reserved.emplace(name);
+    written_ = options_.jit_entry ? plain_calls(main, evaluation, style_.calls)
+                                  : block_calls(main, evaluation, style_.calls, reserved, kCallsPerFile);
   }
 
   void calls() {
     json& d = out_.common;
-    Calls calls = std::move(calls_), evaluation = std::move(evaluation_calls_);
+    Calls &calls = written_.calls, &evaluation = written_.evaluation;
     const std::set<std::string> training_headers = calls.headers;
     calls.headers.insert(evaluation.headers.begin(), evaluation.headers.end());
     calls.config_headers.insert(evaluation.config_headers.begin(), evaluation.config_headers.end());
@@ -985,13 +704,18 @@ class Builder {
     }
     d["config_structs"] = json::array();
     for (const auto& [name, text] : calls.config_structs) d["config_structs"].push_back(text);
-    d["configs"] = config_sections(calls.configs, {});
     std::set<std::string> of_training;
-    for (const Config& c : calls.configs) of_training.insert(c.block);
-    d["evaluation_configs"] = config_sections(evaluation.configs, of_training);
-    const auto is_wrapped = [](const std::vector<Config>& configs) {
+    for (const BlockLine& c : calls.configs) of_training.insert(c.block);
+    const auto head = [&](const std::string& block) { return "struct " + block + " {"; };
+    const auto added = [&](const std::string& block) {
+      return of_training.count(block) ? "struct " + block + " : config::" + block + " {" : head(block);
+    };
+    const auto tail = [](const std::string&) { return std::string("};"); };
+    d["configs"] = lines_by_block(calls.configs, head, tail);
+    d["evaluation_configs"] = lines_by_block(evaluation.configs, added, tail);
+    const auto is_wrapped = [](const std::vector<BlockLine>& configs) {
       return std::any_of(configs.begin(), configs.end(),
-                         [](const Config& c) { return c.text.find('\n') != std::string::npos; });
+                         [](const BlockLine& c) { return c.text.find('\n') != std::string::npos; });
     };
     d["wrapped_configs"] = is_wrapped(calls.configs) || is_wrapped(evaluation.configs);
     d["functors"] = json::array();
@@ -1018,7 +742,7 @@ class Builder {
     d["bytes_text"] = quantity(plan_.bytes, "B");
     ModelFile main{"model" + style_.model_extension, {}};
     main.data = file_data(true, headers);
-    d["block_functions"] = add_blocks(main, "Calls", blocks_);
+    d["block_functions"] = add_blocks(main, "Calls", written_.functions);
     d["functions"] = json::array();
     d["step_functions"] = json::array();
     const bool split = total > kCallsPerFile;
@@ -1045,7 +769,7 @@ class Builder {
       const bool long_evaluation = list.size() > kCallsPerFile;
       ModelFile file{"evaluation" + style_.model_extension, {}};
       file.data = file_data(false, own);
-      d["evaluation_block_functions"] = add_blocks(file, "EvaluationCalls", evaluation_blocks_);
+      d["evaluation_block_functions"] = add_blocks(file, "EvaluationCalls", written_.evaluation_functions);
       d["evaluation_parts"] = add_function(file, others, "evaluation", "EvaluationCalls", "evaluate",
                                            double_rule("evaluate"), list, long_evaluation);
       if (long_evaluation) file.data["headers"] = json::array();
@@ -1069,50 +793,20 @@ class Builder {
     return count;
   }
 
-  /// Configs by the block that they belong to, each block where its first one stands. Of an evaluation, `of_training`
-  /// are the blocks whose structs its own add to.
-  static json config_sections(const std::vector<Config>& configs, const std::set<std::string>& of_training) {
-    std::vector<std::string> order;
-    std::map<std::string, std::vector<std::string>> lines;
-    json sections = json::array();
-    const auto close = [&](const std::string& block) {
-      const std::string base = of_training.count(block) ? " : config::" + block : "";
-      sections.push_back({{"block", block}, {"base", block.empty() ? "" : base}, {"lines", lines[block]}});
-      lines.erase(block);
-    };
-    std::map<std::string, std::vector<std::string>> all;
-    for (const Config& c : configs) all[c.block].push_back(c.text);
-    for (const Config& c : configs) {
-      if (!c.block.empty() && all.count(c.block) == 0) continue;
-      if (c.block.empty()) {
-        if (!lines.count("")) order.emplace_back();
-        lines[""].push_back(c.text);
-        continue;
-      }
-      if (lines.count("")) close("");
-      lines[c.block] = std::move(all[c.block]);
-      all.erase(c.block);
-      close(c.block);
-    }
-    if (lines.count("")) close("");
-    return sections;
-  }
-
   /// The functions of blocks stand before the calls of them. Returns how program.h declares them.
   json add_blocks(ModelFile& file, const char* owner, const std::vector<BlockFunction>& blocks) const {
     json declared = json::array();
     for (const BlockFunction& b : blocks) {
-      std::vector<std::string> parameters;
-      for (std::size_t i = 0; i < b.types.size(); ++i) parameters.push_back(b.types[i] + " " + b.parameters[i]);
+      const std::string parameters = join(b.parameters);
       const std::string head = b.uses_config ? "template <class Config>" : "";
       file.data["functions"].push_back({{"owner", owner},
                                         {"name", b.name},
                                         {"template", head},
-                                        {"parameters", join(parameters)},
+                                        {"parameters", parameters},
                                         {"title", double_rule(comment_text(ir::braced(b.modules)))},
                                         {"parts", json::array()},
                                         {"groups", groups(b.calls, 0, b.calls.size())}});
-      declared.push_back({{"template", head}, {"text", fmt::format("void {}({}) const;", b.name, join(parameters))}});
+      declared.push_back({{"template", head}, {"text", fmt::format("void {}({}) const;", b.name, parameters)}});
     }
     return declared;
   }
@@ -1209,8 +903,8 @@ class Builder {
     json result = json::array();
     for (std::size_t i = begin; i < end;) {
       json group{{"calls", json::array()}};
-      if (list[i].is_block) {  // one after the other, each a line or two
-        for (; i < end && list[i].is_block; ++i)
+      if (list[i].is_block()) {  // one after the other, each a line or two
+        for (; i < end && list[i].is_block(); ++i)
           group["calls"].push_back({{"comment", call_comment(list[i])}, {"lines", json::array({list[i].code})}});
         group["banner"] = "";
         result.push_back(std::move(group));
@@ -1218,9 +912,9 @@ class Builder {
       }
       std::vector<std::string> modules;  // the owner's, and those whose operators its calls took in
       const std::string owner = list[i].owner();
-      for (; i < end && list[i].owner() == owner && !list[i].is_block; ++i) {
+      for (; i < end && list[i].owner() == owner && !list[i].is_block(); ++i) {
         for (const std::string& m : list[i].modules) {
-          const bool encloses = owner.size() > m.size() && owner.compare(0, m.size(), m) == 0 && owner[m.size()] == '.';
+          const bool encloses = owner != m && ir::is_within(owner, m);
           if (!encloses && std::find(modules.begin(), modules.end(), m) == modules.end()) modules.push_back(m);
         }
         json lines = json::array();
@@ -1278,8 +972,7 @@ class Builder {
   std::optional<ValueNames> evaluation_values_;
   TargetStyle style_;
   ProjectData out_;
-  Calls calls_, evaluation_calls_;
-  std::vector<BlockFunction> blocks_, evaluation_blocks_;
+  BlockCalls written_;
   std::int64_t batch_ = 1;
   std::string name_, batch_symbol_, optimizer_text_;
   std::string counted_;  ///< the batch symbol, or one that is called so and is no input's first dimension

@@ -31,33 +31,17 @@ using namespace graven::kernels;
 {% if wrapped_configs %}
 // clang-format off
 {% endif %}
-{% for section in configs %}
-{% if section.block != "" %}
-struct @{ section.block }@ {
-{% endif %}
-{% for line in section.lines %}
-@{ line }@
+{% for config in configs %}
+@{ config }@
 {% endfor %}
-{% if section.block != "" %}
-};
-{% endif %}
-{% endfor %}
-{% for section in evaluation_configs %}
+{% for config in evaluation_configs %}
 {% if loop.is_first %}
 
 /// Of the evaluation, where it has others than the training.
 namespace evaluation {
 
 {% endif %}
-{% if section.block != "" %}
-struct @{ section.block }@@{ section.base }@ {
-{% endif %}
-{% for line in section.lines %}
-@{ line }@
-{% endfor %}
-{% if section.block != "" %}
-};
-{% endif %}
+@{ config }@
 {% if loop.is_last %}
 
 }  // namespace evaluation
