@@ -263,6 +263,9 @@ class Verifier {
     return number != nullptr ? fmt::format("{}", *number) : std::get<bool>(value) ? "true" : "false";
   }
 
+  /// Updates, and what has them fused into it.
+  static bool has_rate(const Node& node) { return input_of(*node.op, InputRole::rate) < node.op->inputs.size(); }
+
   void check_nodes() {
     made_.assign(graph_.values.size(), false);
     made_in_.assign(graph_.values.size(), Phase::prepare);
@@ -288,12 +291,12 @@ class Verifier {
       }
       check_types(n);
       check_hypers_read(n);
-      if (input_of(*node.op, InputRole::rate) < node.op->inputs.size()) check_update(n);
+      if (has_rate(node)) check_update(n);
       for (const ValueId v : written_by(node)) {
         const ValueKind kind = graph_.value(v).kind;
         if (kind != ValueKind::parameter && kind != ValueKind::buffer && kind != ValueKind::state)
           broken(node_text(n) + " writes into " + value_text(v) + ", which is no parameter, buffer or state");
-        if (kind == ValueKind::state && input_of(*node.op, InputRole::rate) == node.op->inputs.size())
+        if (kind == ValueKind::state && !has_rate(node))
           broken(node_text(n) + " writes into the state " + value_text(v) + ", but is no update");
         if (prepared[at(v)])
           broken(node_text(n) + " writes into " + value_text(v) + ", which the prepare phase has read");

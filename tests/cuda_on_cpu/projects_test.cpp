@@ -25,6 +25,7 @@
 #include "ir/passes/derive_evaluation.h"
 #include "nvrtc_library.h"
 #include "tests/patterns.h"
+#include "tests/read_text.h"
 
 namespace graven::codegen {
 namespace {
@@ -134,13 +135,6 @@ Graph lenet_infer() { return graph_in(sample("03_lenet", "--out") / "saved/lenet
 
 // ---- projects -------------------------------------------------------------------------------------------------------
 
-std::string text_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream all;
-  all << in.rdbuf();
-  return all.str();
-}
-
 /// Version 1.0 of the format, little-endian.
 template <class T>
 void write_npy(const fs::path& path, const std::string& descr, const std::vector<std::int64_t>& shape,
@@ -158,7 +152,7 @@ void write_npy(const fs::path& path, const std::string& descr, const std::vector
 
 /// The floats of a file that the program wrote.
 std::vector<float> read_npy(const fs::path& path) {
-  const std::string text = text_of(path);
+  const std::string text = read_text(path);
   EXPECT_GT(text.size(), 10u) << path;
   if (text.size() <= 10) return {};
   const std::size_t begin = 10 + static_cast<unsigned char>(text[8]) + 256u * static_cast<unsigned char>(text[9]);
@@ -212,7 +206,7 @@ class Projects {
   }
   /// The CUDA project's self-test, with `to` instead of `from` in one of its files: how it fails.
   std::string fails_with(const std::string& file, const std::string& from, const std::string& to) {
-    const std::string text = text_of(folder_ / "cuda" / file);
+    const std::string text = read_text(folder_ / "cuda" / file);
     const std::size_t at = text.find(from);
     if (at == std::string::npos) return "there is no '" + from + "' in " + file;
     std::ofstream(folder_ / "cuda" / file) << std::string(text).replace(at, from.size(), to);
@@ -281,7 +275,7 @@ class Projects {
 /// Losses of each step, from the program's log.
 std::vector<double> losses(const fs::path& log) {
   std::vector<double> result;
-  std::istringstream lines(text_of(log));
+  std::istringstream lines(read_text(log));
   for (std::string line; std::getline(lines, line);) {
     const auto json = nlohmann::json::parse(line);
     if (json["event"] == "step") result.push_back(json["loss"]);
@@ -292,7 +286,7 @@ std::vector<double> losses(const fs::path& log) {
 /// What the log says of the held-out set after each epoch: loss and accuracy.
 std::vector<std::pair<double, double>> evaluations(const fs::path& log) {
   std::vector<std::pair<double, double>> result;
-  std::istringstream lines(text_of(log));
+  std::istringstream lines(read_text(log));
   for (std::string line; std::getline(lines, line);) {
     const auto json = nlohmann::json::parse(line);
     if (json["event"] == "epoch") result.emplace_back(json.at("test_loss"), json.at("accuracy"));
@@ -463,14 +457,14 @@ TEST(CudaProjects, MyLinear) {
     const std::vector<float> got = read_npy(projects.folder() / "cuda/y.npy");
     ASSERT_EQ(got.size(), expected.size());
     for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-6) << order;
-    const std::string bytes = text_of(projects.folder() / "cuda/y.npy");
+    const std::string bytes = read_text(projects.folder() / "cuda/y.npy");
     EXPECT_TRUE(first.empty() || bytes == first) << "other bits in the order " << order;
     first = bytes;
   }
   projects.run("cuda", "selftest", {});
   // On another device; and options that are wrong there.
   projects.run("cuda", "my_linear", {"--data", "../x.npy", "--output", "y.npy", "--device", "1"});
-  EXPECT_EQ(text_of(projects.folder() / "cuda/y.npy"), first);
+  EXPECT_EQ(read_text(projects.folder() / "cuda/y.npy"), first);
   const std::tuple<const char*, const char*, const char*> wrong[] = {
       {"cuda", "--device=7", "device: expected 0 to 1, found 7"},
       {"cuda", "--threads=2", "--threads: all work is the CUDA device's; --device N chooses which"},
@@ -756,7 +750,7 @@ TEST(CudaProjects, LeNetInfers) {
 
 TEST(CudaProjects, BatchNormsAreFolded) {
   Projects projects("batch_norms", with_batch_norms());
-  const std::string model = text_of(projects.folder() / "cuda/model.cu");
+  const std::string model = read_text(projects.folder() / "cuda/model.cu");
   EXPECT_NE(model.find("fold_batch_norm(context, config::conv_norm_folded_weight, "), std::string::npos) << model;
   write_npy(projects.folder() / "images.npy", "<f4", {8, 3, 6, 6}, numbers(864, 2));
   projects.run("cpu", "batch_norms", {"--data", "../images.npy", "--output", "y.npy"});
@@ -791,7 +785,7 @@ TEST(CudaProjects, TheDocumentedCommandBuildsAProgram) {
   const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "cuda_projects/documented";
   fs::remove_all(folder);
   emit(fit_polynomial(), folder, {.name = "fit_polynomial", .target = ir::Target::cuda, .format = false});
-  const std::string docs = text_of(fs::path(GRAVEN_SOURCE_DIR) / "docs/cuda.md");
+  const std::string docs = read_text(fs::path(GRAVEN_SOURCE_DIR) / "docs/cuda.md");
   const std::size_t begin = docs.find("    g++ ");
   ASSERT_NE(begin, std::string::npos);
   std::size_t end = docs.find('\n', begin);

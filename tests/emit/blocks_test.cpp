@@ -4,25 +4,17 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include "codegen/build/process.h"
 #include "codegen/emit/names.h"
 #include "codegen/emit/project.h"
+#include "tests/read_text.h"
 
 namespace graven::codegen {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string content_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream all;
-  all << in.rdbuf();
-  return all.str();
-}
 
 std::ptrdiff_t times_in(const std::string& text, const std::string& part) {
   std::ptrdiff_t n = 0;
@@ -94,7 +86,7 @@ TEST(Blocks, AreFunctionsThatComputeWhatWasRecorded) {
   const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "emitted" / "tower";
   fs::remove_all(folder);
   emit(graph, folder, {.name = "tower"});
-  const std::string model = content_of(folder / "model.cpp"), evaluation = content_of(folder / "evaluation.cpp");
+  const std::string model = read_text(folder / "model.cpp"), evaluation = read_text(folder / "evaluation.cpp");
   // One function for each phase, whatever the sizes, and one call of it a block.
   EXPECT_EQ(times_in(model, "void Calls::matmul_block(const auto& param, const auto& buf, const f32* x"), 1) << model;
   EXPECT_EQ(times_in(model, "void Calls::matmul_block_backward(const auto& param, const auto& grad, const auto& buf,"),
@@ -106,7 +98,7 @@ TEST(Blocks, AreFunctionsThatComputeWhatWasRecorded) {
   EXPECT_EQ(times_in(model, " Calls::matmul_block"), 3);
   EXPECT_EQ(times_in(evaluation, "void EvaluationCalls::matmul_block("), 1) << evaluation;
   EXPECT_EQ(times_in(evaluation, "  matmul_block<config::"), 4);
-  EXPECT_EQ(times_in(content_of(folder / "params.h"), "GRAVEN_BLOCK(blocks_"), 4);
+  EXPECT_EQ(times_in(read_text(folder / "params.h"), "GRAVEN_BLOCK(blocks_"), 4);
   const auto run = [&](const std::vector<std::string>& command) {
     const ProcessResult r = run_process(command, {.directory = folder.string(), .seconds = 500});
     EXPECT_EQ(r.exit_status, 0) << r.output;
@@ -128,7 +120,7 @@ TEST(Blocks, OfNetworksThatRepeatNothingThereAreNone) {
   emit(graph, folder, {.name = "no_blocks"});
   for (const auto& entry : fs::directory_iterator(folder))
     if (entry.is_regular_file() && entry.path().extension() == ".h") {
-      EXPECT_EQ(times_in(content_of(entry.path()), "GRAVEN_BLOCK"), 0) << entry.path();
+      EXPECT_EQ(times_in(read_text(entry.path()), "GRAVEN_BLOCK"), 0) << entry.path();
     }
 }
 

@@ -16,6 +16,7 @@
 #include "ir/diagnostic.h"
 #include "ir/op.h"
 #include "tests/emit/graphs.h"
+#include "tests/read_text.h"
 
 namespace graven::codegen {
 namespace hostile {  // its helpers would meet the other tests' in one unit
@@ -174,13 +175,6 @@ TEST(HostileNames, ProjectsAreNotCalledLikeKernels) {
     EXPECT_EQ(project_name(g, {.name = name}), name);
 }
 
-std::string text_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 std::string errors_of(const std::string& output) {
   std::string errors;
   std::istringstream lines(output);
@@ -211,7 +205,7 @@ TEST(HostileNames, Projects) {
     const ProcessResult r = run_process({"c++", "-std=c++20", "-E", option, "headers.cpp", "-o", file},
                                         {.directory = folder.string(), .seconds = 100});
     EXPECT_EQ(r.exit_status, 0) << r.output;
-    return text_of(folder / file);
+    return read_text(folder / file);
   };
   std::set<std::string> words = identifiers(preprocessed("-P", "headers.ii"));
   std::istringstream macros(preprocessed("-dM", "macros.h"));
@@ -223,7 +217,7 @@ TEST(HostileNames, Projects) {
   // What the project declares for C, without its name.
   std::set<std::string> suffixes;
   const std::string own = project_name(g, {}) + "_";
-  for (const std::string& word : identifiers(text_of(folder / "model.h")))
+  for (const std::string& word : identifiers(read_text(folder / "model.h")))
     if (word.starts_with(own)) suffixes.insert(word.substr(own.size()));
   ASSERT_TRUE(suffixes.count("create") && suffixes.count("maximum_batch"));
   std::set<std::string> namespaces;
@@ -265,7 +259,7 @@ TEST(HostileNames, ProjectsAreNotCalledLikeWhatTheyHold) {
     emit(g, folder, {.execute = eager::reference_run, .format = false});
     std::set<std::string> namespaces;
     for (const std::string& file : sources())
-      for (const std::string& word : identifiers(text_of(folder / file)))
+      for (const std::string& word : identifiers(read_text(folder / file)))
         if (const std::string name = project_name(g, {.name = word}); !name.starts_with(project_name(g, {})))
           namespaces.insert(name);  // but what it has its own name in
     ASSERT_GT(namespaces.size(), 100u);
@@ -295,7 +289,7 @@ TEST(HostileNames, ProjectsAreNotCalledLikeTargetsOfCMake) {
     const ProcessResult r =
         run_process({"cmake", "-S", ".", "-B", "build", "-G", generator}, {.directory = folder.string()});
     ASSERT_EQ(r.exit_status, 0) << r.output;
-    std::istringstream lines(text_of(folder / "build" / file));
+    std::istringstream lines(read_text(folder / "build" / file));
     for (std::string line; std::getline(lines, line);) {
       if (!line.starts_with(before)) continue;
       const std::size_t end =

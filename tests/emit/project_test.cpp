@@ -19,6 +19,7 @@
 #include "ir/op.h"
 #include "tests/emit/graphs.h"
 #include "tests/emit/self_tests.h"
+#include "tests/read_text.h"
 
 namespace graven::codegen {
 namespace {
@@ -34,13 +35,6 @@ struct Folder {
     fs::remove_all(path);
   }
 };
-
-std::string text_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream all;
-  all << in.rdbuf();
-  return all.str();
-}
 
 std::string expect_runs(const std::vector<std::string>& command, const fs::path& folder = {}) {
   const ProcessResult r = run_process(command, {.directory = folder.string(), .seconds = 500});
@@ -111,7 +105,7 @@ TEST(Project, TrainingBuildsAndAgreesWithWhatWasRecorded) {
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
   expect_runs({(folder.path / "build/mlp_train").string(), "--help"});
   for (const char* copied : {"kernels/LICENSE", "runtime/LICENSE"})
-    EXPECT_EQ(text_of(folder.path / copied), text_of(GRAVEN_SOURCE_DIR "/LICENSE"));
+    EXPECT_EQ(read_text(folder.path / copied), read_text(GRAVEN_SOURCE_DIR "/LICENSE"));
   expect_c_interface(folder.path, "mlp_train", "training_client.c");
   // Away from its files, as where the build folder is not in the project, it says what it looked for and where.
   fs::rename(folder.path / "weights.safetensors", folder.path / "elsewhere");
@@ -208,7 +202,7 @@ TEST(Project, AnInferenceGivesUpTheMemoryOfLargeWeightsOncePacked) {
   InferTied graph;
   graph.compile(spec({4, 8}, i64, "tokens"));
   emit(graph, folder.path, {.name = "tied"});
-  const std::string text = text_of(folder.path / "model.cpp");
+  const std::string text = read_text(folder.path / "model.cpp");
   for (const char* released : {"release(param.wide_weight, 281600);", "release(param.narrow_weight, 281600);"})
     EXPECT_NE(text.find(released), std::string::npos) << released;
   EXPECT_EQ(text.find("release(param.small_weight"), std::string::npos) << "not worth a line";
@@ -250,7 +244,7 @@ TEST(Project, BlocksInOnePassBuildAndAgreeWithWhatWasRecorded) {
   InferBlocks graph;
   graph.compile(spec({Dim("batch", 3), 8, 37, 41}, "images"));
   emit(graph, folder.path, {.name = "blocks"});
-  const std::string text = text_of(folder.path / "model.cpp");
+  const std::string text = read_text(folder.path / "model.cpp");
   for (const char* call :
        {"inverted_residual<hardtanh_0_6, hardtanh_0_6, add>(", "inverted_residual<hardtanh_0_6, hardtanh_0_6, relu>("})
     EXPECT_NE(text.find(call), std::string::npos) << call << "\n" << text;
@@ -274,7 +268,7 @@ TEST(Project, UpdateInBackwardBuildsAndAgreesWithWhatWasRecorded) {
     const EmitReport report =
         emit(graph, folder.path, {.name = "mlp_train", .execute = eager::reference_run, .update_in_backward = true});
     EXPECT_LT(report.arena_bytes, plain.arena_bytes + 4 * 256 * 784) << "the largest gradient comes and goes";
-    const std::string header = text_of(folder.path / "model.h");
+    const std::string header = read_text(folder.path / "model.h");
     EXPECT_EQ(header.find("gradients()"), std::string::npos);
     EXPECT_EQ(header.find("void update("), std::string::npos);
     // One by what CMake finds, one by clang++, where there is one.
@@ -599,7 +593,7 @@ TEST(Project, EmittingAgainChangesNothing) {
   const Graph read = ir::read_graph((folder.path / "graph.json").string());
   const EmitReport third = emit(read, other.path, recorded_options(read));
   for (const std::string& path : third.written)
-    EXPECT_EQ(text_of(folder.path / path), text_of(other.path / path)) << path;
+    EXPECT_EQ(read_text(folder.path / path), read_text(other.path / path)) << path;
   EXPECT_EQ(third.written.size(), second.unchanged.size());
   EXPECT_TRUE(check(folder.path, recorded_options(read)).empty());
   std::ofstream(folder.path / "model.cpp", std::ios::app) << "// changed\n";

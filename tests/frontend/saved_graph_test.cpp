@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "tests/frontend/error_text.h"
+#include "tests/read_text.h"
 
 namespace graven::saved_graph_test {
 namespace {
@@ -187,12 +188,6 @@ TEST(SavedGraph, HasStateOnlyForWhatALossDependsOn) {
   expect_equal(saved.state_dict(), graph.state_dict());
 }
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 void write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
 struct Fault {
@@ -208,13 +203,13 @@ const Fault kFaults[] = {
     {"no_weights", [](const Folder& f) { fs::remove(f / "weights.safetensors"); }, "weights.safetensors"},
     {"half_a_graph",
      [](const Folder& f) {
-       const std::string text = text_of(f / "graph.json");
+       const std::string text = read_text(f / "graph.json");
        write(f / "graph.json", text.substr(0, text.size() / 2));
      },
      "graph.json"},
     {"half_of_the_weights",
      [](const Folder& f) {
-       const std::string text = text_of(f / "weights.safetensors");
+       const std::string text = read_text(f / "weights.safetensors");
        write(f / "weights.safetensors", text.substr(0, text.size() / 2));
      },
      "weights.safetensors"},
@@ -243,7 +238,7 @@ const Fault kFaults[] = {
     {"a_graph_of_larger_weights",
      [](const Folder& f) {
        // Nothing is allocated for it.
-       std::string text = text_of(f / "graph.json");
+       std::string text = read_text(f / "graph.json");
        for (std::size_t at = 0; (at = text.find("f32[12]", at)) != std::string::npos; ++at)
          text.replace(at, 7, "f32[99999999999999]");
        write(f / "graph.json", text);

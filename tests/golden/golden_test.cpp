@@ -5,24 +5,17 @@
 
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "codegen/emit/format.h"
 #include "codegen/emit/project.h"
 #include "frontend/eager/oracle.h"
 #include "tests/emit/graphs.h"
+#include "tests/read_text.h"
 
 namespace graven::codegen {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string text_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream all;
-  all << in.rdbuf();
-  return all.str();
-}
 
 bool bless = false;
 
@@ -43,7 +36,7 @@ void compare(const ir::Graph& graph, const std::string& name, ir::Target target 
       fs::create_directories((folder / path).parent_path());
       std::ofstream(folder / path, std::ios::binary) << text;
     }
-    EXPECT_EQ(text_of(folder / path), text)
+    EXPECT_EQ(read_text(folder / path), text)
         << path << " is not what the golden project has. If the change is meant: test_golden --bless";
   }
   std::size_t found = 0;
