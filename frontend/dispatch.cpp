@@ -115,7 +115,7 @@ bool would_record(const std::vector<Tensor>& inputs) {
 }
 
 Tensor filled(const Shape& shape, Scalar value, DType dtype, const Tensor& beside, Location where) {
-  return would_record({beside}) ? recorded_full(shape, value, dtype, where) : full(shape, value, dtype);
+  return would_record({beside}) ? recorded_full(shape, value, dtype, where) : full(shape, value, dtype, where);
 }
 
 Tensor recorded_full(const Shape& shape, Scalar value, DType dtype, Location where) {

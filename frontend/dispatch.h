@@ -20,7 +20,12 @@ Tensor apply(std::string_view op, std::vector<Tensor> inputs, ir::Attributes att
 /// Whether a call on these inputs would be recorded.
 bool would_record(const std::vector<Tensor>& inputs);
 
-/// A tensor of one value, recorded where a call on `beside` would be.
+/// User error of the function where an integer dtype cannot hold `value`. Negative whole numbers down to the negative
+/// of the largest one wrap around in an unsigned dtype, and fractions are cut off, as torch.tensor and Tensor.fill_
+/// have them.
+void require_fits(Scalar value, DType dtype, const char* function, Location where);
+
+/// A tensor of one value that its dtype can hold, recorded where a call on `beside` would be.
 Tensor filled(const Shape& shape, Scalar value, DType dtype, const Tensor& beside, Location where);
 /// The same, recorded as a node of the graph that is being built.
 Tensor recorded_full(const Shape& shape, Scalar value, DType dtype, Location where);

@@ -309,6 +309,7 @@ Tensor Tensor::new_ones(const Shape& shape, std::optional<DType> dtype, Location
 Tensor Tensor::new_full(const Shape& shape, Scalar value, std::optional<DType> wanted, Location where) const {
   detail::require_defined(*this, "new_full", where);
   const DType dtype = wanted.value_or(this->dtype());
+  detail::require_fits(value, dtype, "new_full", where);
   return detail::filled(shape, value, dtype, *this, where);
 }
 Tensor Tensor::where(const Tensor& condition, const Operand& other) const {

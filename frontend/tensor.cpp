@@ -558,13 +558,14 @@ Tensor& Tensor::copy_(const Tensor& source, Location where) {
 }
 Tensor& Tensor::fill_(Scalar value, Location where) {
   detail::require_defined(*this, "fill_", where);
+  detail::require_fits(value, dtype(), "fill_", where);
   if (detail::would_record({*this})) {
     const Tensor filled = detail::recorded_full(shape(), value, dtype(), where);
     detail::assign_in_place(*this, filled, "fill_", where, 0);
     return *this;
   }
   (void)with_data(*this, "fill_()", where);
-  const Tensor one = tensor(value, dtype());
+  const Tensor one = detail::wrapped(value, dtype());
   detail::assign_in_place(*this, one.expand(shape(), where), "fill_", where, detail::tape_position());
   return *this;
 }
@@ -593,9 +594,7 @@ Tensor generate(const Shape& shape, const TensorOptions& options, Location where
 
 }  // namespace
 
-/// User error where an integer dtype cannot hold `value`. Negative numbers down to the negative of the largest one wrap
-/// around in an unsigned one, as torch.tensor has them.
-static void require_fits(Scalar value, DType dtype, const char* function, Location where) {
+void detail::require_fits(Scalar value, DType dtype, const char* function, Location where) {
   const auto range = ir::integer_range(dtype);
   if (!range) return;
   const auto [least, largest] = *range;
@@ -624,7 +623,7 @@ Tensor ones(const Shape& shape, TensorOptions options, Location where) {
   return full(shape, 1, options, where.in("ones"));
 }
 Tensor full(const Shape& shape, Scalar value, TensorOptions options, Location where) {
-  require_fits(value, options.dtype, "full", where);
+  detail::require_fits(value, options.dtype, "full", where);
   if (!shape.is_static()) {
     detail::require_recording(shape, "full", where);
     if (options.requires_grad)
@@ -782,7 +781,7 @@ Tensor from_list(std::initializer_list<NestedList> items, std::optional<DType> d
                        : category == Scalar::Category::boolean ? DType::boolean
                        : category == Scalar::Category::integer ? DType::i64
                                                                : DType::f32;
-  for (const Scalar leaf : leaves) require_fits(leaf, chosen, "tensor", where);
+  for (const Scalar leaf : leaves) detail::require_fits(leaf, chosen, "tensor", where);
   return generate(Shape::of(sizes), {chosen}, where.in("tensor"),
                   [&](std::int64_t i) { return leaves[static_cast<std::size_t>(i)]; });
 }
@@ -804,7 +803,7 @@ Tensor detail::wrapped(Scalar value, DType dtype) {
   return generate({}, {dtype}, Location{}.in("tensor"), [&](std::int64_t) { return value; });
 }
 Tensor tensor(Scalar value, DType dtype, Location where) {
-  require_fits(value, dtype, "tensor", where);
+  detail::require_fits(value, dtype, "tensor", where);
   return detail::wrapped(value, dtype);
 }
 

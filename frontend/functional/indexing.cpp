@@ -126,10 +126,9 @@ Tensor scatter(const Operand& x, std::int64_t dim, const Tensor& positions, cons
   if (source.is_tensor())
     values = cut_to("scatter", source.tensor(), index, where).to(x.tensor().dtype(), where);
   else
-    values =
-        mul(Operand(index, where), Operand(0, where)).to(x.tensor().dtype(), where) + Operand(source.scalar(), where);
-  return apply("scatter", {x.tensor(), index, values.to(x.tensor().dtype(), where)},
-               {{"dim", checked_dim("scatter", dim, x.tensor(), where)}}, where);
+    values = x.tensor().new_full(index.shape(), source.scalar(), {}, where);
+  return apply("scatter", {x.tensor(), index, values}, {{"dim", checked_dim("scatter", dim, x.tensor(), where)}},
+               where);
 }
 
 Tensor scatter_add(const Operand& x, std::int64_t dim, const Tensor& positions, const Tensor& source) {
@@ -229,33 +228,6 @@ Tensor index_copy(const Operand& x, std::int64_t dim, const Tensor& index, const
   return with_slices(t, d, positions, source, where);
 }
 
-namespace {
-
-/// Whether a number can become one of an integer dtype without running over, as PyTorch counts it: of u8 negative ones
-/// wrap around, and fractions are cut off.
-bool is_storable(const Scalar& number, DType dtype) {
-  double low = 0, high = 0;
-  switch (dtype) {
-    case DType::u8:
-      low = -255, high = 255;
-      break;
-    case DType::i8:
-      low = -128, high = 127;
-      break;
-    case DType::i32:
-      low = -0x1p31, high = 0x1p31 - 1;
-      break;
-    case DType::i64:
-      return number.category() != Scalar::Category::floating ||
-             (number.number() >= -0x1p63 && number.number() < 0x1p63);
-    default:
-      return true;
-  }
-  return number.number() >= low && number.number() <= high;
-}
-
-}  // namespace
-
 Tensor index_fill(const Operand& x, std::int64_t dim, const Tensor& index, const Operand& value) {
   const Location where = x.where().in("index_fill");
   const Tensor& t = x.tensor();
@@ -264,15 +236,7 @@ Tensor index_fill(const Operand& x, std::int64_t dim, const Tensor& index, const
   if (value.is_tensor() && value.tensor().dim() != 0)
     fail("index_fill", "the value must be a number or a tensor without dimensions, got " + value.tensor().describe(),
          where);
-  if (!value.is_tensor() && !is_storable(value.scalar(), t.dtype())) {
-    const Scalar number = value.scalar();
-    fail("index_fill",
-         "the value " +
-             (number.category() == Scalar::Category::floating ? fmt::format("{}", number.number())
-                                                              : std::to_string(number.integer())) +
-             " does not fit into " + std::string(ir::name(t.dtype())),
-         where);
-  }
+  if (!value.is_tensor()) detail::require_fits(value.scalar(), t.dtype(), "index_fill", where);
   const Tensor positions = from_start(checked_positions("index_fill", index, where),
                                       t.shape()[static_cast<std::size_t>(d)], "index_fill", where);
   std::vector<Dim> shape = t.shape().dims();
@@ -472,7 +436,7 @@ Tensor index_put(const Operand& x, const std::vector<TensorIndex>& indices, cons
     if (!fits)
       fail("index_put", "the values must broadcast to " + wanted.to_string() + ", got " + values.describe(), where);
   } else {
-    values = full({}, given.scalar(), t.dtype());
+    values = full({}, given.scalar(), t.dtype(), where);
   }
   values = values.expand(wanted, where).reshape(flat, where);
   const Tensor places = rows.at.reshape({rows.at.shape().numel()}, where);

@@ -334,6 +334,7 @@ Tensor masked_fill(const Operand& x, const Tensor& mask, const Operand& value) {
   detail::require_defined(mask, "masked_fill", x.where(), "mask");
   if (mask.dtype() != DType::boolean) fail("masked_fill", "the mask must be bool, got " + mask.describe(), x.where());
   const Location at = x.where().in("masked_fill");
+  if (!value.is_tensor()) detail::require_fits(value.scalar(), x.tensor().dtype(), "masked_fill", at);
   const Tensor filled = where(Operand(mask, at), value, Operand(x.tensor(), at));
   return filled.to(x.tensor().dtype(), x.where());
 }

@@ -2,6 +2,7 @@
 // means the same in both, or the graph says in one error, with the line, that it cannot.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
 #include <graven/graven.h>
 #include <algorithm>
 #include <functional>
@@ -365,6 +366,68 @@ INSTANTIATE_TEST_SUITE_P(Written, Sentences, testing::ValuesIn(cases_that_are(fa
 INSTANTIATE_TEST_SUITE_P(Written, RefusedSentences, testing::ValuesIn(cases_that_are(true)), kName);
 
 /// What is said after the graph has been recorded.
+// ---- numbers that meet integer tensors ------------------------------------------------------------------------------
+
+/// What is written with a tensor of integers and a number, and what becomes of it.
+using WithANumber = std::function<Tensor(Tensor, Scalar)>;
+/// A graph of such sentences, one after the other; what they give stands in one vector.
+struct WithNumbers : nn::Graph<WithNumbers> {
+  std::vector<std::pair<WithANumber, Scalar>> sentences;
+  Tensor build(Tensor x) {
+    std::vector<Tensor> results;
+    for (const auto& [sentence, number] : sentences) results.push_back(sentence(x * 1, number));
+    return cat(results);
+  }
+};
+
+TEST(NumbersInIntegerTensors, FitOrAreOneErrorInAGraphAsEagerly) {
+  const std::pair<const char*, WithANumber> sentences[] = {
+      {"new_full", [](Tensor x, Scalar n) { return x.new_full({2}, n); }},
+      {"full_like", [](Tensor x, Scalar n) { return full_like(x, n); }},
+      {"fill_", [](Tensor x, Scalar n) { return x.fill_(n); }},
+      {"masked_fill", [](Tensor x, Scalar n) { return x.masked_fill(x > 1, n); }},
+      {"masked_fill_", [](Tensor x, Scalar n) { return x.masked_fill_(x > 1, n); }},
+      {"index_fill", [](Tensor x, Scalar n) { return index_fill(x, 0, tensor({0, 2}), n); }},
+      {"index_put", [](Tensor x, Scalar n) { return index_put(x, {tensor({1})}, n); }},
+      {"index_put_", [](Tensor x, Scalar n) { return x.index_put_({tensor({1})}, n); }},
+      {"a view's fill_", [](Tensor x, Scalar n) { return x.index({indexing::Slice(1, 3)}).fill_(n), x; }},
+      {"scatter", [](Tensor x, Scalar n) { return scatter(x, 0, tensor({2, 0}), n); }},
+  };
+  const Scalar numbers[] = {7, 255, -1, -255, 300, -256, 127.9, -0.5, -1.5, 255.9, 256.0, 1e30, kInfinity, true};
+  int refused = 0;
+  for (const DType dtype : {DType::u8, DType::i8, DType::i32, DType::i64, DType::f32}) {
+    WithNumbers graph;
+    std::vector<Tensor> expected;
+    const auto given = [&] { return tensor({1, 2, 3}, dtype); };
+    for (const auto& [name, sentence] : sentences) {
+      for (const Scalar number : numbers) {
+        SCOPED_TRACE(fmt::format("{} of {}, {}", name, ir::name(dtype), number.number()));
+        const std::string said = test::error_of([&] { expected.push_back(sentence(given(), number)); });
+        if (said == "no error") {
+          graph.sentences.emplace_back(sentence, number);
+          continue;
+        }
+        ++refused;
+        WithNumbers refusing;
+        refusing.sentences = {{sentence, number}};
+        const std::string says = test::error_of([&] { refusing(given()); });
+        const auto message = [](const std::string& text) {
+          const std::size_t start = std::min(text.find("the numbers of"), text.size());
+          return text.substr(start, text.find('\n') - start);
+        };
+        EXPECT_FALSE(message(said).empty()) << said;
+        EXPECT_EQ(message(says), message(said));
+        EXPECT_NE(said.find("sentences_test.cpp:"), std::string::npos) << said;
+        EXPECT_NE(says.find("sentences_test.cpp:"), std::string::npos) << says;
+      }
+    }
+    const Tensor found = graph(given());
+    EXPECT_EQ(found.dtype(), dtype);
+    EXPECT_TRUE(equal(found, cat(expected))) << found << cat(expected);
+  }
+  EXPECT_EQ(refused, 10 * (6 + 8 + 2 + 2));  // by dtype
+}
+
 TEST(SentencesAfterwards, AreObeyedOrRefused) {
   const auto plain = [](const Step& s) {
     Tensor loss = mse_loss(s.net.second(s.net.norm(s.net.first(s.x))), s.y);
