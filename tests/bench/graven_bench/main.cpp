@@ -2,6 +2,8 @@
 // benchmark, and prints one JSON line with the keys of tests/bench/peers/bench.py, plus FLOPs and bytes of the plan.
 //
 //   build/graven-bench lenet-train --threads 2 --seconds 5
+//   build/graven-bench lenet-train --target cuda                                 on the GPU
+//   build/graven-bench lenet-train --target cuda --emit-only --directory lenet   its project, to be built elsewhere
 //   build/graven-bench --list
 //   build/graven-bench --machine          the machine's limits: GFLOP/s in registers, GB/s of copying
 //   build/graven-bench --scale            trace + passes + plan + emit of a synthetic graph of 1k, 10k, 100k nodes
@@ -36,42 +38,59 @@ double rounded(double value) {
   return std::strtod(text, nullptr);
 }
 
-int bench(const std::string& name, int threads, double seconds, std::string directory) {
+/// What the command line says.
+struct Settings {
+  std::string workload, directory;
+  int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  double seconds = 5;
+  graven::ir::Target target = graven::ir::Target::cpu;
+  bool emit_only = false;
+};
+
+int bench(const Settings& settings) {
+  const std::string& name = settings.workload;
+  std::string directory = settings.directory;
   const auto start = Clock::now();
   const graven::bench::Workload workload = graven::bench::make_workload(name);
+  const bool on_gpu = settings.target == graven::ir::Target::cuda;
   if (directory.empty()) {
     std::string base = graven::codegen::ArtefactCache::default_directory();
     if (base.empty()) base = fs::temp_directory_path() / "graven";
-    directory = base + "/bench/" + name;
+    directory = base + (on_gpu ? "/bench-cuda/" : "/bench/") + name;
   }
   fs::create_directories(directory);
   graven::codegen::EmitOptions options;
   options.name = "bench";
   options.weights = workload.weights;
+  options.target = settings.target;
   graven::codegen::emit(workload.graph, directory, options);
+  if (settings.emit_only) return 0;
   const std::string program = graven::codegen::build_project(directory);
   const double first = std::chrono::duration<double>(Clock::now() - start).count();
 
   const bool training = !workload.graph.optimizers.empty();
   char text[32];
-  std::snprintf(text, sizeof text, "%g", seconds);
-  std::vector<std::string> command = {program, "--threads", std::to_string(threads)};
+  std::snprintf(text, sizeof text, "%g", settings.seconds);
+  std::vector<std::string> command = {program};
+  if (!on_gpu) command.insert(command.end(), {"--threads", std::to_string(settings.threads)});
   if (training)
     command.insert(command.end(), {"--bench-seconds", text});
   else
     command.insert(command.end(), {"--bench", text, "--json"});
   const graven::codegen::ProcessResult r =
-      graven::codegen::run_process(command, {.directory = directory, .seconds = seconds * 10 + 60});
+      graven::codegen::run_process(command, {.directory = directory, .seconds = settings.seconds * 10 + 60});
   const std::size_t brace = r.output.find("\n{") == std::string::npos ? r.output.find('{') : r.output.find("\n{") + 1;
   if (r.exit_status != 0 || brace == std::string::npos) throw graven::UserError(program + " failed").note(r.output);
   const auto measured = nlohmann::ordered_json::parse(r.output.substr(brace, r.output.find('\n', brace) - brace));
 
   graven::ir::Graph lowered = workload.graph;
-  graven::ir::run_passes(lowered, {});
-  const graven::codegen::Plan plan = graven::codegen::make_plan(lowered);
-  const nlohmann::ordered_json line = {{"peer", "graven"},
+  graven::ir::PassOptions passes;
+  passes.target = settings.target;
+  graven::ir::run_passes(lowered, passes);
+  const graven::codegen::Plan plan = graven::codegen::make_plan(lowered, settings.target);
+  const nlohmann::ordered_json line = {{"peer", on_gpu ? "graven-cuda" : "graven"},
                                        {"workload", name},
-                                       {"threads", threads},
+                                       {"threads", settings.threads},
                                        {"runs", measured.at("runs")},
                                        {"median_ms", rounded(measured.at("median_ms"))},
                                        {"min_ms", rounded(measured.at("min_ms"))},
@@ -90,16 +109,21 @@ int bench(const std::string& name, int threads, double seconds, std::string dire
 int main(int argc, char** argv) {
   CLI::App app{"Times Graven's emitted programs; prints one JSON line each"};
   app.name("graven-bench");
-  std::string workload, directory;
-  int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  double seconds = 5;
+  Settings settings;
+  std::string target = "cpu";
   bool list = false, machine = false, scale = false;
-  app.add_option("workload", workload, "One of --list");
-  app.add_option("--threads", threads, "Threads of the emitted program")
+  app.add_option("workload", settings.workload, "One of --list");
+  app.add_option("--threads", settings.threads, "Threads of the emitted program")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app.add_option("--seconds", seconds, "How long to measure")->check(CLI::Range(0.01, 3600.0))->capture_default_str();
-  app.add_option("--directory", directory, "Where the project is emitted; default: in the cache");
+  app.add_option("--seconds", settings.seconds, "How long to measure")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+  app.add_option("--target", target, "What it runs on: cpu or cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_flag("--emit-only", settings.emit_only, "Write the project, and neither build nor time it");
+  app.add_option("--directory", settings.directory, "Where the project is emitted; default: in the cache");
   app.add_flag("--list", list, "Print the workloads");
   app.add_flag("--machine", machine, "Measure the machine's limits");
   app.add_flag("--scale", scale, "Time trace, passes, plan and emission of synthetic graphs of 1,000 to 100,000 nodes");
@@ -114,18 +138,21 @@ int main(int argc, char** argv) {
       return 0;
     }
     if (machine) {
-      const graven::bench::MachineLimits limits = graven::bench::measure_machine(threads);
-      std::printf("%s\n", nlohmann::ordered_json{{"threads", threads}, {"gflops", limits.gflops}, {"gbps", limits.gbps}}
-                              .dump()
-                              .c_str());
+      const graven::bench::MachineLimits limits = graven::bench::measure_machine(settings.threads);
+      std::printf(
+          "%s\n",
+          nlohmann::ordered_json{{"threads", settings.threads}, {"gflops", limits.gflops}, {"gbps", limits.gbps}}
+              .dump()
+              .c_str());
       return 0;
     }
     if (scale) return graven::bench::measure_scale();
-    if (workload.empty()) {
+    if (settings.workload.empty()) {
       std::fprintf(stderr, "error: which workload? graven-bench --list names them\n");
       return 2;
     }
-    return bench(workload, threads, seconds, directory);
+    settings.target = target == "cuda" ? graven::ir::Target::cuda : graven::ir::Target::cpu;
+    return bench(settings);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
