@@ -3,7 +3,7 @@
 #   cmake -DROOT=... -DLIST=... -DOUTPUT=... -P embed.cmake
 file(STRINGS ${LIST} FILES)
 string(CONCAT TEXT
-       "// Generated from templates/, kernels/ and runtime_min/.\n"
+       "// Generated from templates/, the targets' templates, kernels/ and runtime_min/.\n"
        "#include \"codegen/emit/embedded.h\"\n\n"
        "namespace graven::codegen {\n\n"
        "using namespace std::literals;\n\n"

@@ -63,7 +63,7 @@ if(GRAVEN_NATIVE AND NOT GRAVEN_SANITIZE)
 endif()
 
 file(GLOB_RECURSE LIBRARY_SOURCES CONFIGURE_DEPENDS frontend/*.cpp codegen/*.cpp)
-list(FILTER LIBRARY_SOURCES EXCLUDE REGEX "codegen/cli/|codegen/eager_table/")
+list(FILTER LIBRARY_SOURCES EXCLUDE REGEX "codegen/cli/|codegen/eager_table/|/templates/")
 add_library(graven STATIC ${GRAVEN_IR_OBJECTS} $<TARGET_OBJECTS:graven_runtime> ${LIBRARY_SOURCES}
             ${EAGER_TABLE_SOURCES})
 target_include_directories(graven PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>
@@ -78,8 +78,8 @@ graven_optimise(graven)
 graven_warnings(graven)
 
 # ---- the texts of emitted projects, compiled into the library --------------------------------------------------------
-file(GLOB_RECURSE EMBEDDED_FILES RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS templates/* kernels/*.h kernels/*.cuh
-     runtime_min/*.h runtime_min/*.cpp)
+file(GLOB_RECURSE EMBEDDED_FILES RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS templates/*
+     codegen/targets/*/templates/* kernels/*.h kernels/*.cuh runtime_min/*.h runtime_min/*.cpp)
 # LICENSE is not in the GLOB: it would be every folder's, of build trees and their projects as well.
 list(APPEND EMBEDDED_FILES LICENSE)
 list(SORT EMBEDDED_FILES)

@@ -206,7 +206,7 @@ struct TestCase {
 /// it (attribute 'epilogue', whose second operand is the input of the role residual).
 enum class EpilogueUse : std::uint8_t {
   never,
-  packed,  ///< on the CPU, where the attribute 'packed' says so of the weight; on others always
+  packed,  ///< where the attribute 'packed' says so of the weight; on a target that packs none, always
   always,
 };
 

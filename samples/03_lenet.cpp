@@ -50,13 +50,13 @@ struct LeNetInfer : nn::Graph<LeNetInfer> {
 
 int main(int argc, char** argv) try {
   std::filesystem::path output = ".";
-  ir::Target target = ir::Target::cpu;
+  std::string target = "cpu";
   for (int i = 1; i < argc; i += 2) {
     const std::string_view option = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
     if (option == "--out" && !value.empty())
       output = value;
     else if (option == "--target" && (value == "cpu" || value == "cuda"))
-      target = value == "cuda" ? ir::Target::cuda : ir::Target::cpu;
+      target = value;
     else
       throw UserError("usage: 03_lenet [--out OUTPUT_DIRECTORY] [--target cpu|cuda]");
   }

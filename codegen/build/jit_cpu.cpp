@@ -253,9 +253,10 @@ void log_stages(const ir::Graph& traced, const ir::CompileOptions& options, cons
   // The same passes and the same plan again: both are functions of the graph.
   ir::Graph finished = traced;
   ir::PassOptions pass_options = emit_options.passes;
-  pass_options.target = emit_options.target;
+  const Target& target = target_named(emit_options.target);
+  pass_options.target = &target.passes;
   ir::finish_passes(finished, pass_options);
-  const Plan plan = make_plan(finished, emit_options.target);
+  const Plan plan = make_plan(finished, target);
   log(memory_summary(finished, plan));
   if (options.debug_level < 3) return;
   log(order_table(finished, plan));

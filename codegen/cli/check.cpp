@@ -24,9 +24,9 @@ void add_check(CLI::App& app, int& status) {
     const auto weights = load_weights(*path, graph, saved);
     codegen::EmitOptions emit = codegen::recorded_options(graph, graph_file(*path));
     emit.evaluation = codegen::read_evaluation(graph_file(*path));
-    const ir::Target target = emit.target;
+    const codegen::Target& target = codegen::target_named(emit.target);
     ir::PassOptions options;
-    options.target = target;
+    options.target = &target.passes;
     const ir::Graph given = graph;
     ir::finish_passes(graph, options);  // and it can be compiled
     bool unknown = false;

@@ -29,7 +29,7 @@ struct EmitArguments {
 void apply(const EmitArguments& o, const ir::Graph& graph, const std::string& saved, codegen::EmitOptions& options) {
   const codegen::EmitOptions& given = o.emit;
   if (!given.name.empty()) options.name = given.name;
-  if (!o.target.empty()) options.target = o.target == "cuda" ? ir::Target::cuda : ir::Target::cpu;
+  if (!o.target.empty()) options.target = o.target;
   if (!given.passes.disabled.empty()) options.passes.disabled = given.passes.disabled;
   options.passes.dump_directory = given.passes.dump_directory;
   options.passes.from = given.passes.from;
@@ -111,10 +111,14 @@ void add_emit(CLI::App& app, int& status) {
   command->add_option("graph", o->path, "A saved graph, an emitted project, or a JSON file at any stage")->required();
   command->add_option("-o,--output", o->output, "The project's folder")->type_name("FOLDER");
   command->add_option("--name", o->emit.name, "Name of the project, its namespace and its program")->type_name("NAME");
+  std::vector<std::string> names;
+  for (const codegen::Target* target : codegen::targets()) names.emplace_back(target->name());
   command
-      ->add_option("--target", o->target, "cpu or cuda; by default what the graph was emitted for before, or else cpu")
+      ->add_option("--target", o->target,
+                   codegen::target_names(" or ") + "; by default what the graph was emitted for before, or else " +
+                       std::string(codegen::target_named({}).name()))
       ->type_name("TARGET")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
+      ->check(CLI::IsMember(names));
   command->add_flag("--check", o->check,
                     "Write nothing; fail when emitting into --output (or into the project given) would change a file");
   command

@@ -68,7 +68,8 @@ int show(const ShowArguments& o) {
   codegen::EmitOptions emit = codegen::recorded_options(graph, graph_file(o.path));
   emit.evaluation = codegen::read_evaluation(graph_file(o.path));
   ir::PassOptions passes;
-  passes.target = emit.target;
+  const codegen::Target& target = codegen::target_named(emit.target);
+  passes.target = &target.passes;
   if (o.evaluation) {
     if (graph.losses.empty()) throw UserError(o.path + ": has no loss to evaluate: it does not train");
     if (graph.stage == "trace")
@@ -101,7 +102,7 @@ int show(const ShowArguments& o) {
     passes.to.clear();  // a plan is of the graph after all of them
     const ir::Graph given = graph;
     ir::finish_passes(graph, passes);
-    const codegen::Plan plan = codegen::make_plan(graph, passes.target, o.evaluation);
+    const codegen::Plan plan = codegen::make_plan(graph, target, o.evaluation);
     if (o.format == "memory") {
       write_text(o.output, codegen::memory_picture(graph, plan));
       return 0;

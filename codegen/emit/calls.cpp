@@ -360,7 +360,7 @@ class Writer {
       case Kind::where:
         break;
     }
-    if (style_.kernel_folder != "cpu") return {};
+    if (!style_.says_where) return {};
     const std::string owner = call.owner(),
                       where = owner + (owner.empty() || call.location.empty() ? "" : ", ") + call.location;
     return where.empty() ? where : string_literal(where);

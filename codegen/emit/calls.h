@@ -10,22 +10,10 @@
 #include "codegen/emit/functor.h"
 #include "codegen/emit/values.h"
 #include "codegen/plan/plan.h"
+#include "codegen/targets/target.h"
 #include "ir/graph.h"
 
 namespace graven::codegen {
-
-/// How a target writes a call.
-struct CallStyle {
-  std::string first_argument = "threads";  ///< the execution resource that every fast kernel takes first
-  std::string kernel_folder = "cpu";       ///< below kernels/
-  std::string kernel_extension = ".h";
-  std::string copy = "std::memcpy({to}, {from}, {bytes});";  ///< a result that is an input or another result
-  /// How the memory of a large weight is given up once the prepare phase has read it for the last time; empty: it is
-  /// kept.
-  std::string release = "";
-  std::string release_header = "";
-  bool numbers_by_value = false;  ///< of every kernel: a device cannot read what the host has (ir/call.h)
-};
 
 struct Call {
   std::vector<std::string> modules;  ///< whose operators it computes, its owner first; empty outside of any module

@@ -71,7 +71,7 @@ std::shared_ptr<const Evaluation> make_evaluation(const ir::Graph& given, const 
   }
   require_fit(evaluation->graph, lowered);
   ir::PassOptions passes;
-  passes.target = options.target;
+  passes.target = &target_named(options.target).passes;
   passes.verify = options.passes.verify;
   passes.disabled = options.passes.disabled;
   // The weights change between evaluations: what depends on them alone is computed in each, in the arena, which
@@ -81,7 +81,7 @@ std::shared_ptr<const Evaluation> make_evaluation(const ir::Graph& given, const 
   ir::finish_passes(evaluation->graph, passes);
   evaluation->graph.config.clear();
   separate_constants(evaluation->graph, lowered);
-  evaluation->plan = make_plan(evaluation->graph, options.target, /*keep_results=*/true);
+  evaluation->plan = make_plan(evaluation->graph, target_named(options.target), /*keep_results=*/true);
   verify_plan(evaluation->graph, evaluation->plan);
   return evaluation;
 }

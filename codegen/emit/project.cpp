@@ -46,7 +46,7 @@ double milliseconds_since(Clock::time_point start) {
 /// Runs the passes that the graph has not been through, for the target of the project.
 std::vector<ir::PassTiming> finish_passes(ir::Graph& graph, const EmitOptions& options) {
   ir::PassOptions passes = options.passes;
-  passes.target = options.target;
+  passes.target = &target_named(options.target).passes;
   return ir::finish_passes(graph, passes);
 }
 
@@ -74,7 +74,7 @@ std::optional<std::vector<double>> numbers_of(const std::string& text) {
 void record_options(ir::Graph& graph, const EmitOptions& options) {
   auto& c = graph.config;
   c["emit.name"] = project_name(graph, options);
-  c["emit.target"] = std::string(options.target == ir::Target::cuda ? "cuda" : "cpu");
+  c["emit.target"] = std::string(target_named(options.target).name());
   c["emit.threads"] = static_cast<std::int64_t>(options.threads);
   c["emit.memory_budget"] = options.memory_budget;
   c["emit.selftest"] = options.selftest;
@@ -175,11 +175,11 @@ void require_passes_to_come(const ir::Graph& graph, const EmitOptions& options) 
           fmt::format("the pass '{}' cannot be left out: the graph {} has been through it", pass, graph.name))
           .note("emit the graph as it was saved");
   // The first of the passes that a target makes a difference to.
-  if (graph.config.count("emit.target") && is_past(graph, "choose_layout") &&
-      recorded_options(graph).target != options.target) {
-    const bool for_cuda = options.target == ir::Target::cuda;
+  if (graph.config.count("emit.target") && is_past(graph, "choose_layout")) {
+    const Target &before = target_named(recorded_options(graph).target), &now = target_named(options.target);
+    if (&before == &now) return;
     throw UserError(fmt::format("the graph {} has been through the passes for {}: it cannot be emitted for {}",
-                                graph.name, for_cuda ? "the CPU" : "CUDA", for_cuda ? "CUDA" : "the CPU"))
+                                graph.name, before.title, now.title))
         .note("emit the graph as it was saved");
   }
 }
@@ -217,7 +217,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   report.passes = finish_passes(p.graph, options);
 
   auto start = Clock::now();
-  p.plan = make_plan(p.graph, options.target);
+  p.plan = make_plan(p.graph, target_named(options.target));
   verify_plan(p.graph, p.plan);
   report.plan_milliseconds = milliseconds_since(start);
   report.arena_bytes = p.plan.arena_bytes;
@@ -249,15 +249,17 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
     report.constants.emplace(p.graph.value(v).name, p.graph.constants.at(v));
   nlohmann::json& d = data.common;
   const std::string kind = data.training ? "train" : "infer";
-  const TargetStyle style = target_style(options.target);
+  const Target& target = *p.plan.target;
+  const TargetStyle& style = target.style;
   auto& files = p.files;
   std::vector<std::string> generated;
-  auto add = [&](const std::string& path, const std::string& template_name) {
-    files[path] = render("project/" + template_name, d);
+  auto add_rendered = [&](const std::string& path, const std::string& template_path) {
+    files[path] = render(template_path, d);
     generated.push_back(path);
   };
+  auto add = [&](const std::string& path, const std::string& name) { add_rendered(path, "project/" + name); };
   d["places"] = render("project/places.inc", d);
-  d["level_choice"] = render("project/" + style.folder + "levels.inc", d);
+  d["level_choice"] = render(style.templates + "levels.inc", d);
   d["c_interface"] = render("project/" + kind + "/c_interface.inc", d);
   d["selftest_inputs"] = render("project/selftest_inputs.inc", d);
   add("params.h", "params.h");
@@ -285,10 +287,12 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
 
   add_copied(files, data.headers);
   if (options.jit_entry) {
-    if (options.target != ir::Target::cpu) throw UserError("just-in-time compilation is for the CPU");
-    files["jit.cpp"] = render("jit/jit.cpp", d);
+    if (style.just_in_time.empty())
+      throw UserError(fmt::format("there is no just-in-time compilation for {}", target.title));
+    files["jit.cpp"] = render(style.templates + style.just_in_time, d);
   } else {
-    add("model_api" + style.model_extension, style.folder + kind + "/model_api" + style.model_extension);
+    const std::string model_api = "model_api" + style.model_extension;
+    add_rendered(model_api, style.templates + kind + "/" + model_api);
     add("main.cpp", kind + "/main.cpp");
     add("selftest.cpp", kind + "/selftest.cpp");
     // What the model's library needs of the run time; then what only the program needs.
@@ -306,7 +310,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
     d["other_runtime_sources"] = sources_in(files, others);
     d["shared_library"] = render("project/shared_library.cmake", d);
     d["install"] = render("project/install.cmake", d);
-    files["CMakeLists.txt"] = render("project/" + style.folder + "CMakeLists.txt", d);
+    files["CMakeLists.txt"] = render(style.templates + "CMakeLists.txt", d);
     files["README.md"] = render("project/README.md", d);
     files["graph.json"] = graph_text;
     for (const char* copied : {"kernels/", "runtime/"})
@@ -623,7 +627,7 @@ EmitOptions recorded_options(const ir::Graph& graph, const std::string& file) {
              "'" + text + "'");
     into = *numbers;
   };
-  std::string target = "cpu";
+  std::string target(target_named({}).name());
   std::int64_t threads = options.threads;
   read("emit.name", options.name);
   read("emit.target", target);
@@ -637,7 +641,7 @@ EmitOptions recorded_options(const ir::Graph& graph, const std::string& file) {
   read("emit.test_data", options.test_data);
   read_numbers("emit.mean", options.mean, false);
   read_numbers("emit.std", options.std, true);
-  if (target != "cpu" && target != "cuda") refuse("emit.target", "cpu or cuda", "'" + target + "'");
+  if (!find_target(target)) refuse("emit.target", target_names(" or "), "'" + target + "'");
   for (const auto& entry : graph.config)
     if (entry.first.starts_with("emit.") && !known.count(entry.first)) {
       std::string keys;
@@ -645,7 +649,7 @@ EmitOptions recorded_options(const ir::Graph& graph, const std::string& file) {
       refuse(entry.first, "one of " + keys, "another key");
     }
   options.threads = static_cast<int>(threads);
-  options.target = target == "cuda" ? ir::Target::cuda : ir::Target::cpu;
+  options.target = target;
   return options;
 }
 

@@ -32,7 +32,7 @@ using TensorValues = std::unordered_map<ir::ValueId, ir::TensorData>;
 
 struct EmitOptions {
   std::string name = {};  ///< of the project, its namespace and its program; empty: the graph's own, as in "train_mlp"
-  ir::Target target = ir::Target::cpu;  ///< what it runs on
+  std::string target = {};  ///< what it runs on, a name of codegen::targets(); empty: the first
   /// Parameters and buffers by name. Those that are missing are filled with small random numbers, and the report says
   /// so.
   std::map<std::string, std::shared_ptr<const ir::TensorData>> weights = {};
@@ -45,7 +45,7 @@ struct EmitOptions {
   std::int64_t selftest = std::int64_t{4} << 30;
   /// Bytes that the arena may take; 0: no limit. Beyond it emission is a user error, and so is compiling.
   std::int64_t memory_budget = 0;
-  int threads = 0;  ///< default of --threads; 0: all processors. A CUDA program has no such option
+  int threads = 0;  ///< default of --threads; 0: all processors. Programs for a device have no such option
   /// As nn::GraphBase::update_in_backward; user error for a graph that has been through its passes.
   bool update_in_backward = false;
   std::string data = {};                    ///< default of --data

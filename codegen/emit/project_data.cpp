@@ -126,14 +126,11 @@ class Builder {
         options_(options),
         extent_(extent),
         values_(graph, plan, evaluation ? &evaluation->graph : nullptr, project_name(graph, options)),
-        style_(target_style(options.target)) {
+        style_(plan.target->style) {
     if (evaluation) evaluation_values_.emplace(evaluation->graph, evaluation->plan, values_);
     out_.training = !graph.optimizers.empty() || !graph.losses.empty();
     // An inference's weights are its own. A training saves its weights; those of a host program are the host's.
-    if (!out_.training && !options.jit_entry && !style_.on_device) {
-      style_.calls.release = "release({data}, {count});";
-      style_.calls.release_header = "kernels/cpu/release.h";
-    }
+    if (out_.training || options.jit_entry) style_.calls.release.clear();  // others may hold the weights
     updates_in_backward_ = ir::updates_in_backward(graph);
     name_ = project_name(graph, options);
     json& d = out_.common;
@@ -634,7 +631,7 @@ class Builder {
       t["writable"] = values.writable_expression_in("", scores);
       d["scores"].push_back(t);
       d["has_accuracy"] = "true";
-      if (style_.on_device) out_.headers.emplace_back("kernels/cuda/reduce.cuh");  // its argmax
+      if (!style_.predictions_header.empty()) out_.headers.push_back(style_.predictions_header);
       d["score_type"] = public_type(type.dtype);
       d["label_input"] = fmt::format("{}", input - graph.inputs.begin());
       d["label_type"] = public_type(graph.type(labels).dtype);
@@ -722,13 +719,12 @@ class Builder {
     for (const auto& [name, functor] : calls.functors) d["functors"].push_back(functor.text);
     d["has_functors"] = !calls.functors.empty();
     d["relu_trait"] = calls.functors.count("relu") ? style_.relu_trait : std::string();
-    d["uses_cudnn"] = calls.headers.count("kernels/cuda/conv2d.cuh") != 0;
-    d["uses_cublas"] =
-        calls.headers.count("kernels/cuda/linear.cuh") + calls.headers.count("kernels/cuda/matmul.cuh") != 0;
-    std::string libraries = "CUDA::cudart";
-    if (d["uses_cublas"]) libraries += " CUDA::cublasLt";
-    if (d["uses_cudnn"]) libraries += " ${CUDNN_LIBRARY}";
-    d["cuda_libraries"] = libraries;
+    d["libraries"] = json::array();
+    for (const TargetLibrary& library : style_.libraries)
+      if (library.kernels.empty() ||
+          std::any_of(library.kernels.begin(), library.kernels.end(),
+                      [&](const std::string& file) { return calls.headers.count(file) != 0; }))
+        d["libraries"].push_back(library.name);
     d["uses_configs"] = !calls.configs.empty() || !evaluation.configs.empty() || !d["inline_constants"].empty();
 
     const std::vector<std::string> headers = includes(functors_in_training, training_headers);
@@ -979,29 +975,6 @@ class Builder {
 };
 
 }  // namespace
-
-TargetStyle target_style(ir::Target target) {
-  TargetStyle style;
-  if (target == ir::Target::cpu) return style;
-  style.calls = {.first_argument = "context",
-                 .kernel_folder = "cuda",
-                 .kernel_extension = ".cuh",
-                 .copy = "copy_on_device(context, {to}, {from}, {bytes});",
-                 .numbers_by_value = true};
-  style.model_extension = ".cu";
-  style.execution_type = "CudaContext&";
-  style.execution_name = "context";
-  style.program_headers = {"kernels/cpu/dtype.h", "kernels/cuda/context.cuh"};
-  style.scalar_math = "kernels/cuda/scalar_math.cuh";
-  style.api_header = "kernels/cuda/mirror.cuh";
-  style.folder = "cuda/";
-  style.needs =
-      "the CUDA toolkit (12 or later) with cuBLAS and cuDNN 9,\na C++20 compiler that nvcc takes, CMake 3.24 and POSIX "
-      "threads";
-  style.on_device = true;
-  style.relu_trait = "is_relu";
-  return style;
-}
 
 std::string project_name(const ir::Graph& graph, const EmitOptions& options) {
   std::string name = snake_case(options.name.empty() ? graph.name : options.name);

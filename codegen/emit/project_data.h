@@ -14,21 +14,6 @@
 
 namespace graven::codegen {
 
-/// What a target is made of: data for templates, the way calls are written.
-struct TargetStyle {
-  CallStyle calls;
-  std::string model_extension = ".cpp";
-  std::string execution_type = "Threads&", execution_name = "threads";
-  std::vector<std::string> program_headers = {"kernels/cpu/dtype.h", "kernels/cpu/level.h", "kernels/cpu/threads.h"};
-  std::string scalar_math = "kernels/cpu/scalar_math.h";
-  std::string api_header = "";  ///< what model_api.cpp includes besides
-  std::string folder = "";      ///< below templates/project/: where the target has templates of its own
-  std::string needs = "nothing but a C++20 compiler (g++ 11 or clang++ 14, or later), CMake 3.16 and POSIX threads";
-  bool on_device = false;       ///< the model's memory is not the host's
-  std::string relu_trait = "";  ///< a template that is specialised for the functor "relu", which the libraries know
-};
-TargetStyle target_style(ir::Target target);
-
 /// One of the files that the calls are spread over.
 struct ModelFile {
   std::string path;     ///< "model.cpp", "model_forward_2.cpp"

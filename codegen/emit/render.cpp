@@ -35,7 +35,8 @@ std::string render_text(std::string_view text, const nlohmann::json& data) {
 }
 
 std::string render(std::string_view template_name, const nlohmann::json& data) {
-  const std::string path = "templates/" + std::string(template_name);
+  const std::string path =
+      template_name.starts_with("codegen/") ? std::string(template_name) : "templates/" + std::string(template_name);
   inja::Environment environment = make_environment();
   try {
     return environment.render(embedded_text(path), data);

@@ -1,5 +1,5 @@
-// Rendering: a template of templates/, filled with JSON data by inja. An unknown variable is an error, never an empty
-// text.
+// Rendering: a template of templates/, or of a target's folder, by its path from the root, filled with JSON data by
+// inja. An unknown variable is an error, never an empty text.
 //
 //   render("project/params.h", data)
 //

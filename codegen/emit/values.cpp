@@ -136,7 +136,7 @@ void ValueNames::find_homes() {
     const ir::ValueId id = static_cast<ir::ValueId>(v);
     const Placement& p = plan_.placements[v];
     if (graph_.values[v].kind == ir::ValueKind::constant)
-      (is_inline(graph_, id) && plan_.target == ir::Target::cpu ? inline_constants_ : stored_).push_back(id);
+      (is_inline(graph_, id) && plan_.target->constants_in_code ? inline_constants_ : stored_).push_back(id);
     if (p.home == Home::gradient) has_gradient_[at(p.parameter)] = true;
   }
   for (const ir::ValueId v : stored_) is_stored_[at(v)] = true;
@@ -184,7 +184,7 @@ ValueNames::ValueNames(const ir::Graph& graph, const Plan& plan, const ir::Graph
   std::vector<std::string> more_stored, more_inline;
   for (std::size_t v = 0; evaluation != nullptr && v < evaluation->values.size(); ++v) {
     if (evaluation->values[v].kind != ir::ValueKind::constant) continue;
-    const bool stands_in_code = is_inline(*evaluation, static_cast<ir::ValueId>(v)) && plan.target == ir::Target::cpu;
+    const bool stands_in_code = is_inline(*evaluation, static_cast<ir::ValueId>(v)) && plan.target->constants_in_code;
     (stands_in_code ? more_inline : more_stored).push_back(evaluation->values[v].name);
   }
   names_[kParameters] = names_of(stored_, more_stored);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "codegen/plan/arena.h"
-#include "codegen/plan/cuda_kernels.h"
 #include "codegen/plan/schedule.h"
 #include "codegen/plan/storage.h"
 #include "ir/diagnostic.h"
@@ -122,15 +121,14 @@ void find_last_reads(const ir::Graph& graph, const Storage& storage, Plan& plan)
 
 }  // namespace
 
-Plan make_plan(const ir::Graph& graph, ir::Target target, bool keep_results) {
+Plan make_plan(const ir::Graph& graph, const Target& target, bool keep_results) {
   Plan plan;
-  plan.target = target;
+  plan.target = &target;
+  plan.alignment = target.alignment;
   plan.keeps_results = keep_results || !graph.optimizers.empty() || !graph.losses.empty();
-  if (target == ir::Target::cuda) plan.alignment = 256;  // what the libraries' widest loads and cudaMalloc agree on
   std::vector<ir::KernelCall> calls;
   calls.reserve(graph.nodes.size());
-  for (const ir::Node& node : graph.nodes)
-    calls.push_back(target == ir::Target::cuda ? lower_for_cuda({graph, node}) : ir::lower({graph, node}));
+  for (const ir::Node& node : graph.nodes) calls.push_back(target.lower({graph, node}));
   std::vector<const ir::KernelCall*> by_node;
   for (const ir::KernelCall& call : calls) by_node.push_back(&call);
   const Storage storage(graph, plan.alignment, plan.keeps_results, by_node);

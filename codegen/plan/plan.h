@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
+#include "codegen/targets/targets.h"
 #include "ir/graph.h"
 #include "ir/op.h"
-#include "ir/passes/pass.h"
 
 namespace graven::codegen {
 
@@ -70,7 +70,7 @@ struct Plan {
   std::vector<Step> steps;            ///< in the order of execution, phases in order
   std::vector<Placement> placements;  ///< by value
   std::vector<Buffer> buffers;        ///< by first use
-  ir::Target target = ir::Target::cpu;
+  const Target* target = nullptr;
   std::int64_t alignment = 64;
   /// Rounded up to the alignment.
   std::int64_t aligned(std::int64_t bytes) const { return (bytes + alignment - 1) / alignment * alignment; }
@@ -85,7 +85,7 @@ struct Plan {
 /// Schedules, chooses kernels, places buffers. The graph has been through the passes for this target. Near-linear in
 /// the size of the graph. User error when the target has no kernel for a node.
 /// `keep_results`: see Plan::keeps_results; the results of a training graph always stay.
-Plan make_plan(const ir::Graph& graph, ir::Target target = ir::Target::cpu, bool keep_results = false);
+Plan make_plan(const ir::Graph& graph, const Target& target = target_named({}), bool keep_results = false);
 
 /// The value whose memory `value` lives in: itself unless it is an alias.
 inline ir::ValueId root(const Plan& plan, ir::ValueId value) {

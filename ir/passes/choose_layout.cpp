@@ -139,7 +139,8 @@ class Layout {
   void visit_image(Node& node) {
     const ImageLayout& image = node.op->layout;
     const ValueId x = node.inputs[image.inputs - 1];
-    const bool covered = options_.target == Target::cuda || graph_.type(node.inputs[0]).dtype == DType::f32;
+    const std::span<const DType> dtypes = options_.target->channels_last;
+    const bool covered = std::find(dtypes.begin(), dtypes.end(), graph_.type(node.inputs[0]).dtype) != dtypes.end();
     bool follows = shape(x).rank() == 4 && !node.attributes.flag("channels_last");
     follows = follows && (image.rule == ImageLayout::Rule::leads ? covered : last_(x));
     if (!follows) return all_first(node);

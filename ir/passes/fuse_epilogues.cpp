@@ -9,6 +9,7 @@
 //
 // An epilogue reads at most one tensor besides the product, of the same shape. The product moves to where its last
 // absorbed reader stood.
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -79,9 +80,10 @@ class EpilogueFuser {
     if (writes_.conflict(node, node.phase)) return false;
     // The reference kernels, for all that the fast ones do not cover, have no epilogue.
     const DType dtype = graph_.type(node.outputs[0]).dtype;
-    if (options_.target == Target::cpu)
-      return dtype == DType::f32 && (node.op->epilogue == EpilogueUse::always || node.attributes.flag("packed"));
-    return is_floating(dtype) && dtype != DType::f64;
+    const std::span<const DType> covered = options_.target->epilogues;
+    return std::find(covered.begin(), covered.end(), dtype) != covered.end() &&
+           (node.op->epilogue == EpilogueUse::always || !options_.target->packs_weights ||
+            node.attributes.flag("packed"));
   }
 
   void fuse(std::size_t n) {

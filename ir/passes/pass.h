@@ -13,11 +13,22 @@
 
 namespace graven::ir {
 
-enum class Target : std::uint8_t { cpu, cuda };
+/// What passes ask about the machine that a program is made for; the rest stands in its folder of codegen/targets.
+struct TargetTraits {
+  std::string_view name;                      ///< as the table of passes has it
+  std::span<const DType> epilogues = {};      ///< in these dtypes kernels apply what alone reads their result
+  std::span<const DType> channels_last = {};  ///< in these images lie as [n, h, w, c] where convolutions gain by it
+  bool packs_weights = false;                 ///< EpilogueUse::packed: convolutions take epilogues with packed weights
+};
+
+/// The processor that Graven itself runs on: what is meant where nobody says otherwise.
+inline constexpr DType kHostDTypes[] = {DType::f32};
+inline constexpr TargetTraits kHost{
+    .name = "cpu", .epilogues = kHostDTypes, .channels_last = kHostDTypes, .packs_weights = true};
 
 /// What passes may ask about the program to be made.
 struct PassOptions {
-  Target target = Target::cpu;
+  const TargetTraits* target = &kHost;
   std::vector<std::string> disabled;  ///< names of passes to leave out; naming an unknown one is a user error
   std::string from, to;               ///< first and last pass to run; empty: all
   std::string dump_directory;         ///< writes 00-trace.json, 01-<pass>.json, ...; every one is a valid input again
@@ -29,6 +40,7 @@ struct Pass {
   void (*run)(Graph&, const PassOptions&);
   bool (*applies)(const Graph&, const PassOptions&);  ///< nullptr: always
   std::string_view reason;                            ///< why it stands where it stands
+  std::string_view target = {};                       ///< the one that it is for; empty: all
 };
 
 std::span<const Pass> pipeline();

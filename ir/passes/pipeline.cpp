@@ -22,18 +22,15 @@ bool has_to_clip(const Graph& graph, const PassOptions& options) {
   return has_no_update(graph, options) && clips_gradients(graph);
 }
 bool inference(const Graph& graph, const PassOptions&) { return is_inference(graph); }
-bool on_cpu(const Graph&, const PassOptions& options) { return options.target == Target::cpu; }
 bool wants_update_in_backward(const Graph& graph, const PassOptions&) { return updates_in_backward(graph); }
-bool wants_update_in_backward_on_cpu(const Graph& graph, const PassOptions& options) {
-  return wants_update_in_backward(graph, options) && on_cpu(graph, options);
-}
-bool inference_on_cpu(const Graph& graph, const PassOptions& options) {
-  return inference(graph, options) && on_cpu(graph, options);
-}
+
+/// Of the passes for one target.
+constexpr std::string_view kCpu = kHost.name;
 
 constexpr Pass kPipeline[] = {
     {"remove_dead_nodes", remove_dead_nodes, nullptr, "first: what nobody reads needs no gradient"},
-    {"trim_kernels", trim_kernels, on_cpu, "before the gradients, so that they are those of the smaller kernels"},
+    {"trim_kernels", trim_kernels, nullptr, "before the gradients, so that they are those of the smaller kernels",
+     kCpu},
     {"recognize_causal_softmax", recognize_causal_softmax, nullptr,
      "before the gradients, so that they are those of the softmax that sees no mask"},
     {"differentiate", differentiate, has_loss,
@@ -56,22 +53,25 @@ constexpr Pass kPipeline[] = {
     {"decompose_reductions", decompose_reductions, nullptr,
      "after the layout, which moves reduced dimensions; before fusion, which counts uses"},
     {"decompose_matmuls", decompose_matmuls, nullptr, "like reductions: what one kernel call cannot do"},
-    {"choose_winograd", choose_winograd, inference_on_cpu,
-     "after the layout, which it needs; before packing, which differs"},
-    {"pack_weights", pack_weights, on_cpu,
-     "makes the nodes that the prepare phase is for; convolutions take epilogues only with packed weights"},
+    {"choose_winograd", choose_winograd, inference, "after the layout, which it needs; before packing, which differs",
+     kCpu},
+    {"pack_weights", pack_weights, nullptr,
+     "makes the nodes that the prepare phase is for; convolutions take epilogues only with packed weights", kCpu},
     {"prepare_weights", prepare_weights, inference,
      "before fusion, which never mixes what is computed once with what is computed in each call"},
     {"fuse_epilogues", fuse_epilogues, nullptr, "before elementwise fusion, which would take the activations first"},
-    {"fuse_inverted_residuals", fuse_inverted_residuals, inference_on_cpu,
-     "after the epilogues, which are part of such a block"},
+    {"fuse_inverted_residuals", fuse_inverted_residuals, inference,
+     "after the epilogues, which are part of such a block", kCpu},
     {"fuse_elementwise", fuse_elementwise, nullptr, "whatever elementwise work is left"},
-    {"fuse_reductions", fuse_reductions, on_cpu, "chains are whole, and what only a sum reads need not be stored"},
+    {"fuse_reductions", fuse_reductions, nullptr, "chains are whole, and what only a sum reads need not be stored",
+     kCpu},
     {"update_in_backward", update_in_backward, wants_update_in_backward,
      "behind all that moves nodes: from here on a parameter changes between reads"},
-    {"fuse_updates", fuse_updates, wants_update_in_backward_on_cpu,
-     "last: takes what update_in_backward has put side by side"},
+    {"fuse_updates", fuse_updates, wants_update_in_backward, "last: takes what update_in_backward has put side by side",
+     kCpu},
 };
+
+bool is_for(const Pass& pass, const TargetTraits& target) { return pass.target.empty() || pass.target == target.name; }
 
 std::size_t position(std::string_view pass_name) {
   for (std::size_t i = 0; i < std::size(kPipeline); ++i)
@@ -118,7 +118,7 @@ std::vector<PassTiming> run_passes(Graph& graph, const PassOptions& options) {
   std::vector<PassTiming> timings;
   for (std::size_t i = first; i <= last; ++i) {
     const Pass& pass = kPipeline[i];
-    if (!enabled[i] || (pass.applies && !pass.applies(graph, options))) continue;
+    if (!enabled[i] || !is_for(pass, *options.target) || (pass.applies && !pass.applies(graph, options))) continue;
     const std::size_t nodes_before = graph.nodes.size();
     const auto start = std::chrono::steady_clock::now();
     pass.run(graph, options);

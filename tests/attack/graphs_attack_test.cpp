@@ -190,11 +190,11 @@ std::string outcome(const std::string& text, const Seed& seed, const fs::path& f
     options = codegen::recorded_options(graph, "graph.json");
     ir::Graph finished = graph;
     ir::PassOptions all;
-    all.target = options.target;
+    all.target = &codegen::target_named(options.target).passes;
     ir::finish_passes(finished, all);
     bool unknown = false;
     codegen::make_evaluation(graph, finished, options, unknown);
-    codegen::make_plan(finished, options.target);
+    codegen::make_plan(finished, codegen::target_named(options.target));
   } catch (const UserError&) {
     return "refused by the passes";
   }

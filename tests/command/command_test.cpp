@@ -266,7 +266,7 @@ TEST_F(Command, ShowsWhereTheMemoryGoes) {
     ir::finish_passes(lowered, {});
     return lowered;
   }();
-  const codegen::Plan plan = codegen::make_plan(graph, ir::Target::cpu);
+  const codegen::Plan plan = codegen::make_plan(graph);
   const std::string picture = output({"show", "saved", "-f", "memory"});
   EXPECT_EQ(picture.rfind("<svg ", 0), 0u) << picture.substr(0, 100);
   std::size_t titles = 0;

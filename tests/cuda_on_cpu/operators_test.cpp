@@ -30,7 +30,7 @@ void run(const std::vector<std::string>& command, const fs::path& folder) {
     throw std::runtime_error(command[0] + ": status " + std::to_string(r.exit_status) + "\n" + r.output);
 }
 
-const codegen::EmitOptions kOptions{.name = "batch", .target = ir::Target::cuda, .format = false};
+const codegen::EmitOptions kOptions{.name = "batch", .target = "cuda", .format = false};
 
 /// Whether the cases, and their gradients where they have them, can be emitted for CUDA.
 bool have_kernels(const std::vector<NamedCase>& cases) {

@@ -167,7 +167,7 @@ class Projects {
   /// `evaluates_apart`: the CUDA project evaluates by a function of its own.
   explicit Projects(const std::string& name, const Graph& graph, bool evaluates_apart = false) : Projects(name) {
     emit(graph, folder_ / "cpu", {.name = name, .format = false});
-    EmitOptions options{.name = name, .target = ir::Target::cuda, .execute = eager::reference_run, .format = false};
+    EmitOptions options{.name = name, .target = "cuda", .execute = eager::reference_run, .format = false};
     if (evaluates_apart) options.evaluation = std::make_shared<Graph>(ir::evaluation_graph(graph));
     emit(graph, folder_ / "cuda", options);
     build();
@@ -784,7 +784,7 @@ TEST(CudaProjects, BatchNormsAreFolded) {
 TEST(CudaProjects, TheDocumentedCommandBuildsAProgram) {
   const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "cuda_projects/documented";
   fs::remove_all(folder);
-  emit(fit_polynomial(), folder, {.name = "fit_polynomial", .target = ir::Target::cuda, .format = false});
+  emit(fit_polynomial(), folder, {.name = "fit_polynomial", .target = "cuda", .format = false});
   const std::string docs = read_text(fs::path(GRAVEN_SOURCE_DIR) / "docs/cuda.md");
   const std::size_t begin = docs.find("    g++ ");
   ASSERT_NE(begin, std::string::npos);
@@ -805,7 +805,7 @@ TEST(CudaProjects, NvccCompilesThem) {
                                     std::pair{"lenet_train", lenet_train()}, std::pair{"lenet", lenet_infer()}}) {
     const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "cuda_projects" / (std::string("nvcc_") + name);
     fs::remove_all(folder);
-    emit(graph, folder, {.name = name, .target = ir::Target::cuda, .format = false});
+    emit(graph, folder, {.name = name, .target = "cuda", .format = false});
     for (const char* file : {"model.cu", "model_api.cu"})
       run({nvcc, "-std=c++20", "-arch=sm_80", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror", "-I.",
            "-c", file, "-o", std::string(file) + ".o"},
@@ -819,7 +819,7 @@ TEST(CudaProjects, CMakeBuildsThemWithNvcc) {
   if (nvcc.empty()) GTEST_SKIP() << "no CUDA toolkit: no nvcc in the PATH or /usr/local/cuda";
   const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "cuda_projects/cmake_fit_polynomial";
   fs::remove_all(folder);
-  emit(fit_polynomial(), folder, {.name = "fit_polynomial", .target = ir::Target::cuda, .format = false});
+  emit(fit_polynomial(), folder, {.name = "fit_polynomial", .target = "cuda", .format = false});
   if (run_process({"cmake", "--version"}, {.seconds = 20}).output < "cmake version 3.24")
     GTEST_SKIP() << "a CUDA project needs CMake 3.24";
   const std::string said = run({"cmake", "-S", ".", "-B", "build", "-DCMAKE_CUDA_COMPILER=" + nvcc,
@@ -836,7 +836,7 @@ TEST(CudaProjects, NvrtcCompilesTheirGeneratedFunctors) {
   if (!nvrtc) GTEST_SKIP() << cuda_on_cpu::Nvrtc::missing;
   int seen = 0;
   for (const Graph& graph : {my_linear(), fit_polynomial(), lenet_train(), lenet_infer()}) {
-    const auto files = render_project(graph, {.name = "project", .target = ir::Target::cuda, .format = false});
+    const auto files = render_project(graph, {.name = "project", .target = "cuda", .format = false});
     const auto found = files.find("functors.h");
     if (found == files.end()) continue;
     // program.h speaks of the host's memory too: what the functors need of it is the name of their namespace.
@@ -869,7 +869,7 @@ TEST(CudaProjects, WhatHasNoKernelIsAnErrorThatSaysSo) {
   const ValueId x = g.add_input("x", {DType::f16, {4}});
   g.outputs = {g.call("relu", {x}, {}, at("model.act"))};
   try {
-    render_project(g, {.target = ir::Target::cuda, .format = false});
+    render_project(g, {.target = "cuda", .format = false});
     FAIL();
   } catch (const graven::UserError& e) {
     EXPECT_NE(std::string(e.what()).find("model.act"), std::string::npos) << e.what();

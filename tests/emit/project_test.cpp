@@ -316,7 +316,7 @@ TEST(Project, EveryDumpGivesTheSameProject) {
     };
     EmitOptions without = again, on_cuda = again;
     without.passes.disabled = {"fuse_epilogues"};
-    on_cuda.target = ir::Target::cuda;
+    on_cuda.target = "cuda";
     EXPECT_EQ(error_of(without),
               place(dumped.stage) < place("fuse_epilogues")
                   ? "no error"

@@ -31,7 +31,7 @@ bool is_small(const ir::Graph& graph) {
 void carve(ir::Graph graph) {
   try {
     ir::finish_passes(graph, {});
-    (void)codegen::make_plan(graph, ir::Target::cpu);
+    (void)codegen::make_plan(graph);
   } catch (const UserError& error) {
     GRAVEN_FUZZ_CHECK(std::string_view(error.what()).size() < 16384);
     return;

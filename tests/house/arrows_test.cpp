@@ -49,6 +49,7 @@ std::vector<fs::path> sources(const fs::path& folder) {
   if (!fs::exists(folder)) return files;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     const std::string extension = entry.path().extension().string();
+    if (entry.path().generic_string().find("/templates/") != std::string::npos) continue;  // of emitted projects
     if (entry.is_regular_file() &&
         (extension == ".h" || extension == ".cpp" || extension == ".cuh" || extension == ".inc"))
       files.push_back(entry.path());

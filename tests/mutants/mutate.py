@@ -103,13 +103,14 @@ SUITES = {
     "kernels/reference/": ["test_kernels_native", "test_ops", "test_operators", "test_passes", "test_frontend"],
     "kernels/cuda/": ["test_cuda_on_cpu", "test_cuda_projects"],
     "runtime_min/": ["test_runtime", "test_command", "test_errors", "test_emit", "test_projects"],
-    "templates/project/cuda/": ["test_cuda_on_cpu", "test_cuda_projects"],
+    "codegen/targets/cuda/": ["test_cuda_on_cpu", "test_cuda_projects"],
     "templates/": ["test_emit", "test_projects"],
 }
 EXTENSIONS = (".h", ".cpp", ".cuh", ".inc")
 # Programs that run build/graven; and what codegen/eager_table and the emission of projects read.
 RUN_THE_COMMAND = {"test_command", "test_emit", "test_errors", "test_projects", "test_attack"}
-EMBEDDED = ("templates/", "kernels/", "runtime_min/")
+EMBEDDED = ("templates/", "codegen/targets/cpu/templates/", "codegen/targets/cuda/templates/", "kernels/",
+            "runtime_min/")
 
 # What a fault changes. Operators stand between blanks in this tree, so that `*` and `<` of types are not met.
 CHANGES = {

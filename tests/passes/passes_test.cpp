@@ -16,6 +16,7 @@
 #include <limits>
 #include <sstream>
 
+#include "codegen/targets/cuda/target.h"
 #include "graphs.h"
 #include "ir/diagnostic.h"
 #include "ir/json.h"
@@ -67,7 +68,7 @@ std::string read_text(const std::filesystem::path& path) {
 /// graph that the pass makes of it.
 struct Case {
   std::string pass, name, before, separator, after;
-  ir::Target target = ir::Target::cpu;
+  const ir::TargetTraits* target = &ir::kHost;
   std::filesystem::path path() const { return kCases / pass / (name + ".txt"); }
 };
 
@@ -81,7 +82,7 @@ Case read_case(const std::filesystem::path& path) {
   if (begin == std::string::npos) return c;  // a new case: the test says what is missing
   c.separator = text.substr(begin, end - begin);
   c.after = text.substr(std::min(text.size(), end + 2));  // there is an empty line between
-  if (c.separator.ends_with(" (cuda)")) c.target = ir::Target::cuda;
+  if (c.separator.ends_with(" (cuda)")) c.target = &codegen::cuda_target().passes;
   return c;
 }
 
@@ -104,7 +105,7 @@ Graph graph_of(const std::string& pass, const std::string& name) {
 
 /// Compares what the pass makes with the file, or writes it.
 void check_case(const Case& c, const std::string& after) {
-  const std::string suffix = c.target == ir::Target::cuda ? " (cuda)" : "", separator = "==== after " + c.pass + suffix;
+  const std::string suffix = c.target == &ir::kHost ? "" : " (cuda)", separator = "==== after " + c.pass + suffix;
   if (bless) {
     std::ofstream(c.path(), std::ios::binary) << c.before << separator << "\n\n" << after;
     return;
@@ -291,7 +292,7 @@ TEST(Pipeline, OnCudaNothingIsPacked) {
   for (const auto& [name, make] : networks()) {
     Graph g = make();
     ir::PassOptions options;
-    options.target = ir::Target::cuda;
+    options.target = &codegen::cuda_target().passes;
     ir::run_passes(g, options);
     EXPECT_EQ(count(g, "pack_linear_weight") + count(g, "pack_conv2d_weight"), 0u) << name;
     for (const ir::Node& n : g.nodes) EXPECT_TRUE(n.op->name != "conv2d" || n.attributes.flag("channels_last")) << name;

@@ -43,7 +43,7 @@ struct Settings {
   std::string workload, directory;
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   double seconds = 5;
-  graven::ir::Target target = graven::ir::Target::cpu;
+  std::string target;
   bool emit_only = false;
 };
 
@@ -52,7 +52,7 @@ int bench(const Settings& settings) {
   std::string directory = settings.directory;
   const auto start = Clock::now();
   const graven::bench::Workload workload = graven::bench::make_workload(name);
-  const bool on_gpu = settings.target == graven::ir::Target::cuda;
+  const bool on_gpu = settings.target == "cuda";
   if (directory.empty()) {
     std::string base = graven::codegen::ArtefactCache::default_directory();
     if (base.empty()) base = fs::temp_directory_path() / "graven";
@@ -85,9 +85,10 @@ int bench(const Settings& settings) {
 
   graven::ir::Graph lowered = workload.graph;
   graven::ir::PassOptions passes;
-  passes.target = settings.target;
+  const graven::codegen::Target& target = graven::codegen::target_named(settings.target);
+  passes.target = &target.passes;
   graven::ir::run_passes(lowered, passes);
-  const graven::codegen::Plan plan = graven::codegen::make_plan(lowered, settings.target);
+  const graven::codegen::Plan plan = graven::codegen::make_plan(lowered, target);
   const nlohmann::ordered_json line = {{"peer", on_gpu ? "graven-cuda" : "graven"},
                                        {"workload", name},
                                        {"threads", settings.threads},
@@ -110,7 +111,6 @@ int main(int argc, char** argv) {
   CLI::App app{"Times Graven's emitted programs; prints one JSON line each"};
   app.name("graven-bench");
   Settings settings;
-  std::string target = "cpu";
   bool list = false, machine = false, scale = false;
   app.add_option("workload", settings.workload, "One of --list");
   app.add_option("--threads", settings.threads, "Threads of the emitted program")
@@ -119,9 +119,8 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", settings.seconds, "How long to measure")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
-  app.add_option("--target", target, "What it runs on: cpu or cuda")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
-      ->capture_default_str();
+  app.add_option("--target", settings.target, "What it runs on: cpu (the default) or cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_flag("--emit-only", settings.emit_only, "Write the project, and neither build nor time it");
   app.add_option("--directory", settings.directory, "Where the project is emitted; default: in the cache");
   app.add_flag("--list", list, "Print the workloads");
@@ -151,7 +150,6 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "error: which workload? graven-bench --list names them\n");
       return 2;
     }
-    settings.target = target == "cuda" ? graven::ir::Target::cuda : graven::ir::Target::cpu;
     return bench(settings);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

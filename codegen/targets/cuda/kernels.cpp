@@ -1,4 +1,4 @@
-#include "codegen/plan/cuda_kernels.h"
+#include "codegen/targets/cuda/kernels.h"
 
 #include <algorithm>
 #include <iterator>

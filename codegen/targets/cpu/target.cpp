@@ -1,0 +1,27 @@
+#include "codegen/targets/cpu/target.h"
+
+namespace graven::codegen {
+
+namespace {
+
+Target make_cpu_target() {
+  Target target{.passes = ir::kHost, .title = "the CPU", .lower = ir::lower, .constants_in_code = true, .style = {}};
+  TargetStyle& style = target.style;
+  style.calls.release = "release({data}, {count});";
+  style.calls.release_header = "kernels/cpu/release.h";
+  style.program_headers = {"kernels/cpu/dtype.h", "kernels/cpu/level.h", "kernels/cpu/threads.h"};
+  style.scalar_math = "kernels/cpu/scalar_math.h";
+  style.needs = "nothing but a C++20 compiler (g++ 11 or clang++ 14, or later), CMake 3.16 and POSIX threads";
+  style.templates = "codegen/targets/cpu/templates/";
+  style.just_in_time = "jit.cpp";
+  return target;
+}
+
+}  // namespace
+
+const Target& cpu_target() {
+  static const Target target = make_cpu_target();
+  return target;
+}
+
+}  // namespace graven::codegen

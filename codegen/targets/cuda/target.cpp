@@ -1,0 +1,52 @@
+#include "codegen/targets/cuda/target.h"
+
+#include "codegen/targets/cuda/kernels.h"
+
+namespace graven::codegen {
+
+namespace {
+
+constexpr ir::DType kEpilogues[] = {ir::DType::f32, ir::DType::f16, ir::DType::bf16};
+constexpr ir::DType kImages[] = {ir::DType::f32, ir::DType::f64, ir::DType::f16, ir::DType::bf16,   ir::DType::i8,
+                                 ir::DType::u8,  ir::DType::i32, ir::DType::i64, ir::DType::boolean};
+
+Target make_cuda_target() {
+  Target target{.passes = {.name = "cuda", .epilogues = kEpilogues, .channels_last = kImages},
+                .title = "CUDA",
+                .lower = lower_for_cuda,
+                .alignment = 256,  // what the libraries' widest loads and cudaMalloc agree on
+                .style = {}};
+  TargetStyle& style = target.style;
+  style.calls = {.first_argument = "context",
+                 .kernel_folder = "cuda",
+                 .kernel_extension = ".cuh",
+                 .copy = "copy_on_device(context, {to}, {from}, {bytes});",
+                 .numbers_by_value = true,
+                 .says_where = false};
+  style.model_extension = ".cu";
+  style.execution_type = "CudaContext&";
+  style.execution_name = "context";
+  style.program_headers = {"kernels/cpu/dtype.h", "kernels/cuda/context.cuh"};
+  style.scalar_math = "kernels/cuda/scalar_math.cuh";
+  style.api_header = "kernels/cuda/mirror.cuh";
+  style.predictions_header = "kernels/cuda/reduce.cuh";
+  style.libraries = {{"CUDA::cudart", {}},
+                     {"CUDA::cublasLt", {"kernels/cuda/linear.cuh", "kernels/cuda/matmul.cuh"}},
+                     {"${CUDNN_LIBRARY}", {"kernels/cuda/conv2d.cuh"}}};
+  style.needs =
+      "the CUDA toolkit (12 or later) with cuBLAS and cuDNN 9,\na C++20 compiler that nvcc takes, CMake 3.24 and POSIX "
+      "threads";
+  style.on_device = true;
+  style.relu_trait = "is_relu";
+  style.templates = "codegen/targets/cuda/templates/";
+  return target;
+}
+
+}  // namespace
+
+const Target& cuda_target() {
+  static const Target target = make_cuda_target();
+  return target;
+}
+
+}  // namespace graven::codegen

@@ -1,0 +1,68 @@
+// A target: a machine that programs are made for. One folder each, which says how a node becomes a kernel call, which
+// types and layouts that covers, where memory lies, how calls are written, and has the templates that are its own.
+// Passes that are for one target name it in their table (ir/passes/pipeline.cpp). targets.h lists them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/op.h"
+#include "ir/passes/pass.h"
+
+namespace graven::codegen {
+
+/// How a target writes a call.
+struct CallStyle {
+  std::string first_argument = "threads";  ///< the execution resource that every fast kernel takes first
+  std::string kernel_folder = "cpu";       ///< below kernels/
+  std::string kernel_extension = ".h";
+  std::string copy = "std::memcpy({to}, {from}, {bytes});";  ///< a result that is an input or another result
+  /// How the memory of a large weight is given up once the prepare phase of a standalone program has read it for the
+  /// last time; empty: it is kept.
+  std::string release = "";
+  std::string release_header = "";
+  bool numbers_by_value = false;  ///< of every kernel: a device cannot read what the host has (ir/call.h)
+  bool says_where = true;         ///< kernels are told whose indices they are given, for errors when they run
+};
+
+/// A library that kernels call.
+struct TargetLibrary {
+  std::string name;                  ///< what CMake links
+  std::vector<std::string> kernels;  ///< the kernels' files that need it; none: every project does
+};
+
+/// How a target's project is written: data for templates.
+struct TargetStyle {
+  CallStyle calls;
+  std::string model_extension = ".cpp";
+  std::string execution_type = "Threads&", execution_name = "threads";
+  std::vector<std::string> program_headers = {};  ///< kernels' files that program.h includes
+  std::string scalar_math = "";                   ///< the file of what functors call
+  std::string api_header = "";                    ///< what model_api.* includes besides
+  std::string predictions_header = "";            ///< the file of the largest score of a row; empty: scores are read
+  std::vector<TargetLibrary> libraries = {};      ///< in the order of linking
+  std::string needs = "";                         ///< "nothing but a C++20 compiler ..."
+  bool on_device = false;                         ///< the model's memory is not the host's
+  std::string relu_trait = "";  ///< a template that is specialised for the functor "relu", which the libraries know
+  /// The folder of CMakeLists.txt, levels.inc, train/model_api.* and infer/model_api.*.
+  std::string templates = "";
+  std::string just_in_time = "";  ///< there, the file that a host program loads; empty: it is not compiled so
+};
+
+struct Target {
+  ir::TargetTraits passes;  ///< with its name, as in --target and in graph.json
+  std::string title;        ///< in sentences: "the CPU"
+  /// The kernel that a node becomes. User error naming the node and what it would need when the operator, its dtype or
+  /// its layout is not covered.
+  ir::KernelCall (*lower)(const ir::NodeView& node) = nullptr;
+  std::int64_t alignment = 64;     ///< of what lies in the arena, in bytes
+  bool constants_in_code = false;  ///< small ones are arrays in the text; else they lie among the weights
+  TargetStyle style;
+
+  std::string_view name() const { return passes.name; }
+};
+
+}  // namespace graven::codegen
