@@ -4,9 +4,9 @@
 //
 //   factor = min(max_norm / (norm + 1e-6), 1)          gradient <- gradient * factor
 //
-// of the order clip_grad_norm_type (2 by default; infinity: the largest magnitude): torch.nn.utils.clip_grad_norm_.
-// From here on the clipped gradient is the parameter's gradient, as .grad is after clip_grad_norm_. Gradients narrower
-// than f32 are added up in f32.
+// of the order clip_grad_norm_type (2 by default; infinity: the largest magnitude): torch.nn.utils.clip_grad_norm_. The
+// factor is one node over all gradients (clip_factor). From here on the clipped gradient is the parameter's gradient,
+// as .grad is after clip_grad_norm_. Gradients narrower than f32 enter the norm as f32.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -23,57 +23,17 @@ namespace graven::ir {
 
 namespace {
 
-/// Adds nodes behind the gradients, in the backward phase. They are named after parameters: another layer leaves these
-/// names as they are.
-class Clipping {
- public:
-  Clipping(Graph& graph, DType dtype, double order) : graph_(graph), dtype_(dtype), order_(order) {}
+/// A node behind the gradients, in the backward phase. It is named after parameters: another layer leaves these names
+/// as they are.
+ValueId call(Graph& graph, const OpDef& op, std::vector<ValueId> inputs, Attributes attributes,
+             const std::string& name) {
+  return graph.add_node(op, std::move(inputs), std::move(attributes), {Origin{"optimizer", {}, 0}}, Phase::backward,
+                        name + "." + std::string(op.name))[0];
+}
 
-  /// What the gradient of that name adds to the norm, [1].
-  void add(const std::string& name, ValueId gradient) {
-    name_ = name + ".gradient_norm";
-    const ValueId g = cast(gradient, dtype_);
-    ValueId terms = order_ == 2 ? call(kMul, {g, g}) : call(kAbs, {g});
-    if (order_ != 1 && order_ != 2 && !largest()) terms = call(kPow, {terms, number(order_)});
-    parts_.push_back(call(kReshape, {over_all_dimensions(terms)}, {{"shape", Shape{1}}}));
-  }
-  /// min(max_norm / (norm of all that was added + 1e-6), 1)
-  ValueId factor(const std::string& name, double max_norm) {
-    name_ = name;
-    ValueId norm = over_all_dimensions(parts_.size() == 1 ? parts_[0] : call(kCat, parts_, {{"dim", std::int64_t{0}}}));
-    if (order_ == 2)
-      norm = call(kSqrt, {norm});
-    else if (!largest() && order_ != 1)
-      norm = call(kPow, {norm, number(1 / order_)});
-    return call(kMinimum, {call(kDiv, {number(max_norm), call(kAdd, {norm, number(1e-6)})}), number(1)});
-  }
-  ValueId scale(const std::string& name, ValueId gradient, ValueId factor) {
-    name_ = name;
-    return call(kMul, {gradient, cast(factor, graph_.type(gradient).dtype)});
-  }
-
- private:
-  bool largest() const { return std::isinf(order_); }
-  ValueId call(const OpDef& op, std::vector<ValueId> inputs, Attributes attributes = {}) {
-    return graph_.add_node(op, std::move(inputs), std::move(attributes), {Origin{"optimizer", {}, 0}}, Phase::backward,
-                           name_ + "." + std::string(op.name))[0];
-  }
-  ValueId number(double value) { return call(kFull, {}, {{"shape", Shape{}}, {"value", value}, {"dtype", dtype_}}); }
-  ValueId cast(ValueId v, DType dtype) {
-    return graph_.type(v).dtype == dtype ? v : call(kCast, {v}, {{"dtype", dtype}});
-  }
-  ValueId over_all_dimensions(ValueId v) {
-    Ints dims;
-    for (std::size_t d = 0; d < graph_.type(v).shape.rank(); ++d) dims.push_back(static_cast<std::int64_t>(d));
-    return dims.empty() ? v : call(largest() ? kAmax : kSum, {v}, {{"dims", dims}});
-  }
-
-  Graph& graph_;
-  const DType dtype_;
-  const double order_;
-  std::string name_;
-  std::vector<ValueId> parts_;
-};
+ValueId cast(Graph& graph, ValueId v, DType dtype, const std::string& name) {
+  return graph.type(v).dtype == dtype ? v : call(graph, kCast, {v}, {{"dtype", dtype}}, name);
+}
 
 /// The option of that name: positive, a norm also 0. From a graph's file it may be anything.
 double option(const ParameterGroup& group, std::string_view name, double fallback) {
@@ -97,15 +57,19 @@ class Gradients {
     if (clipped.empty() || std::isinf(max_norm)) return;
     const bool wide = std::any_of(clipped.begin(), clipped.end(),
                                   [&](const Gradient* g) { return graph_.type(g->value).dtype == DType::f64; });
-    Clipping clipping(graph_, wide ? DType::f64 : DType::f32, order);
-    for (const Gradient* g : clipped) clipping.add(name_of(*g), g->value);
-    const ValueId factor = clipping.factor(name, max_norm);
-    for (Gradient* g : clipped) replace(*g, clipping.scale(name_of(*g) + ".clipped_gradient", g->value, factor));
+    const DType dtype = wide ? DType::f64 : DType::f32;
+    std::vector<ValueId> all;
+    for (const Gradient* g : clipped) all.push_back(cast(graph_, g->value, dtype, name_of(*g) + ".gradient"));
+    const ValueId factor = call(graph_, kClipFactor, all, {{"max_norm", max_norm}, {"norm_type", order}}, name);
+    for (Gradient* g : clipped) {
+      const std::string clipped_name = name_of(*g) + ".clipped_gradient";
+      const ValueId own = cast(graph_, factor, graph_.type(g->value).dtype, clipped_name);
+      replace(*g, call(graph_, kMul, {g->value, own}, {}, clipped_name));
+    }
   }
   void clip_values(const std::vector<ValueId>& parameters, double most) {
     for (Gradient* g : of(parameters))
-      replace(*g, graph_.add_node(kClamp, {g->value}, {{"min", -most}, {"max", most}}, {Origin{"optimizer", {}, 0}},
-                                  Phase::backward, name_of(*g) + ".clipped_gradient.clamp")[0]);
+      replace(*g, call(graph_, kClamp, {g->value}, {{"min", -most}, {"max", most}}, name_of(*g) + ".clipped_gradient"));
   }
 
  private:

@@ -4,6 +4,7 @@
 #include "kernels/cuda/batch_norm.cuh"
 #include "kernels/cuda/binary_cross_entropy.cuh"
 #include "kernels/cuda/causal_mask.cuh"
+#include "kernels/cuda/clip_factor.cuh"
 #include "kernels/cuda/concat.cuh"
 #include "kernels/cuda/conv2d.cuh"
 #include "kernels/cuda/cross_entropy.cuh"
@@ -79,6 +80,7 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   fill(context, fill_config{.n = 16, .value = 0}, y);
   strided_copy(context, strided_copy_config{}, y, x);
   strided_add(context, strided_copy_config{}, y, x);
+  clip_factor(context, clip_factor_config{.max_norm = 1}, y, 1, &x, labels);
   concat(context, concat_config{}, y, 1, &x, labels);
   pad(context, pad_config{}, y, x);
   pad_border(context, pad_border_config{}, y, x);

@@ -90,6 +90,7 @@ constexpr CudaKernel kKernels[] = {
     {"conv2d", true, true},
     {"conv2d_backward_input", true, true},
     {"conv2d_backward_weight", true, true},
+    {"clip_factor"},
     {"update_parameters"},
     {"update_parameters_with_norms"},
     {"adafactor"},

@@ -1,0 +1,34 @@
+// clip_factor as a plain loop over any float type.
+//
+//   reference::clip_factor({.max_norm = 1}, factor, count, xs, sizes);
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "../config/clip_factor.h"
+#include "../cpu/functor.h"
+#include "../cpu/level.h"
+
+namespace graven::kernels::reference {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+
+template <class T>
+void clip_factor(const clip_factor_config& c, T* factor, std::int64_t count, const T* const* xs,
+                 const std::int64_t* sizes) {
+  double norm = 0;
+  for (std::int64_t t = 0; t < count; ++t)
+    for (std::int64_t i = 0; i < sizes[t]; ++i) {
+      const double x = std::fabs(static_cast<double>(static_cast<compute_t<T>>(xs[t][i])));
+      if (std::isinf(c.norm_type))
+        norm = std::isnan(x) || x > norm ? x : norm;  // and NaN stays: nothing is larger
+      else
+        norm += std::pow(x, c.norm_type);
+    }
+  if (!std::isinf(c.norm_type)) norm = std::pow(norm, 1 / c.norm_type);
+  const double wished = c.max_norm / (norm + 1e-6);
+  *factor = static_cast<T>(wished > 1 ? 1 : wished);
+}
+
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace graven::kernels::reference
