@@ -58,7 +58,7 @@ struct RepeatedClass {
   struct Kind {
     std::size_t modules = 0, calls = 0;
   };
-  std::map<std::string, Kind> kinds;  ///< by the names of the kernels
+  std::map<std::string, Kind> kinds;  ///< by the phase and the names of the kernels
   bool is_listed = false;             ///< as elements of a container
 
   std::size_t saved() const {
@@ -79,31 +79,33 @@ std::vector<std::string> repeated_modules(const std::vector<ir::ModuleInfo>& mod
     if (is_container(m.class_name)) containers.insert(m.path);
   for (const ir::ModuleInfo& m : modules) {
     if (is_container(m.class_name)) continue;
-    std::string kernels;
     std::size_t count = 0;
     for (std::size_t p = 0; p < phases.size(); ++p) {
       const auto range = found[p].find(m.path);
       if (range == found[p].end() || !range->second.is_one_run()) continue;
+      std::string kernels = fmt::format("{}:", p);
       for (std::size_t i = range->second.first; i <= range->second.last; ++i)
-        kernels += first_word((*phases[p])[i].description) + " ";
-      kernels += "| ";
+        kernels += " " + first_word((*phases[p])[i].description);
+      RepeatedClass::Kind& kind = classes[m.class_name].kinds[kernels];
+      ++kind.modules;
+      kind.calls = range->second.count;
       count += range->second.count;
     }
     if (count == 0) continue;
     RepeatedClass& c = classes[m.class_name];
     c.is_listed = c.is_listed || (count >= kLeastSaved && containers.count(m.path.substr(0, m.path.rfind('.'))));
     c.paths.push_back(m.path);
-    RepeatedClass::Kind& kind = c.kinds[kernels];
-    ++kind.modules;
-    kind.calls = count;
   }
   std::vector<const RepeatedClass*> order;
   for (const auto& [name, c] : classes) order.push_back(&c);
   // What saves a few lines is no gain for who reads them. The only one of a list is a block as it is with others: the
   // second one then changes nothing of the first.
   std::erase_if(order, [](const RepeatedClass* c) { return c->saved() < kLeastSaved && !c->is_listed; });
-  std::stable_sort(order.begin(), order.end(),
-                   [](const RepeatedClass* a, const RepeatedClass* b) { return a->saved() > b->saved(); });
+  // Lists first: what stands in them is what a reader takes for a block, and of whatever is inside as many are left
+  // out.
+  std::stable_sort(order.begin(), order.end(), [](const RepeatedClass* a, const RepeatedClass* b) {
+    return std::pair(a->is_listed, a->saved()) > std::pair(b->is_listed, b->saved());
+  });
   std::vector<std::string> chosen;
   for (const RepeatedClass* c : order) {
     const std::size_t before = chosen.size();
