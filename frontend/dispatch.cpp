@@ -1,5 +1,7 @@
 #include "frontend/dispatch.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <string>

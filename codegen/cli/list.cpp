@@ -11,12 +11,13 @@
 namespace graven::cli {
 
 void add_passes(CLI::App& app, int& status) {
-  auto* command = app.add_subcommand("passes", "Lists the passes in order, each with the reason for its place");
+  auto* command = app.add_subcommand(
+      "passes", "Lists the passes in order, each with its target, where it is for one, and the reason for its place");
   command->callback([&status] {
     std::string out;
     int number = 0;
     for (const ir::Pass& pass : ir::pipeline())
-      out += fmt::format("{:>2}  {:<28}  {}\n", ++number, pass.name, pass.reason);
+      out += fmt::format("{:>2}  {:<28}  {:<4}  {}\n", ++number, pass.name, pass.target, pass.reason);
     write_text("", out);
     status = 0;
   });

@@ -315,6 +315,7 @@ TEST_F(Command, ListsPassesAndOperators) {
     at = passes.find("  " + std::string(pass.name) + " ", at);
     ASSERT_NE(at, std::string::npos) << pass.name << " is missing, or out of order";
     EXPECT_NE(passes.find(std::string(pass.reason) + "\n", at), std::string::npos) << pass.name;
+    EXPECT_EQ(passes.find(" cpu ", at) < passes.find('\n', at), pass.target == "cpu") << pass.name;
   }
   EXPECT_EQ(static_cast<std::size_t>(std::count(passes.begin(), passes.end(), '\n')), ir::pipeline().size());
   const std::string operators = output({"ops"});

@@ -399,9 +399,10 @@ TEST(NumbersInIntegerTensors, FitOrAreOneErrorInAGraphAsEagerly) {
     WithNumbers graph;
     std::vector<Tensor> expected;
     const auto given = [&] { return tensor({1, 2, 3}, dtype); };
-    for (const auto& [name, sentence] : sentences) {
+    for (const auto& entry : sentences) {
+      const WithANumber& sentence = entry.second;
       for (const Scalar number : numbers) {
-        SCOPED_TRACE(fmt::format("{} of {}, {}", name, ir::name(dtype), number.number()));
+        SCOPED_TRACE(fmt::format("{} of {}, {}", entry.first, ir::name(dtype), number.number()));
         const std::string said = test::error_of([&] { expected.push_back(sentence(given(), number)); });
         if (said == "no error") {
           graph.sentences.emplace_back(sentence, number);

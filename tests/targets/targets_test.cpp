@@ -13,6 +13,7 @@
 #include "codegen/build/process.h"
 #include "codegen/emit/project.h"
 #include "codegen/targets/targets.h"
+#include "ir/json.h"
 #include "tests/frontend/error_text.h"
 #include "tests/patterns.h"
 #include "tests/read_text.h"
