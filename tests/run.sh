@@ -18,6 +18,9 @@ for argument in "$@"; do
   esac
 done
 bash scripts/setup.sh
+# A change is tested by what it compiles itself: a cache that has seen another checkout in this place may hold a
+# precompiled header that no longer fits.
+if [ -n "${CI:-}" ]; then export CCACHE_RECACHE=1; fi
 build=${BUILD:-build}
 jobs=$(nproc)
 
