@@ -21,7 +21,7 @@ static KernelCall kernel_clip_factor(const NodeView& node) {
                   .reference = !ops::all_f32(node)};
   std::int64_t pieces = 0;
   for (std::size_t i = 0; i < node.input_count(); ++i)
-    pieces += kernels::clip_pieces(node.input(i).shape.numel().maximum());
+    pieces += kernels::norm_pieces(node.input(i).shape.numel().maximum());
   if (!call.reference) call.workspace_bytes = kernels::clip_factor_workspace_bytes(pieces);
   return call;
 }

@@ -76,12 +76,12 @@ template <class T>
 inline void clip_factor(Threads& threads, const clip_factor_config& c, T* factor, std::int64_t count,
                         const T* const* xs, const std::int64_t* sizes, void* workspace) {
   double* const sums = static_cast<double*>(workspace);
-  for_each_piece(threads, kClipPiece, count, sizes,
+  for_each_piece(threads, kNormPiece, count, sizes,
                  [&](std::int64_t piece, std::int64_t t, std::int64_t first, std::int64_t n) {
                    sums[piece] = detail::clip_terms(c.norm_type, n, xs[t] + first);
                  });
   std::int64_t pieces = 0;
-  for (std::int64_t t = 0; t < count; ++t) pieces += clip_pieces(sizes[t]);
+  for (std::int64_t t = 0; t < count; ++t) pieces += norm_pieces(sizes[t]);
   const bool largest = c.norm_type == __builtin_inf();
   double norm = 0;
   for (std::int64_t piece = 0; piece < pieces; ++piece)
