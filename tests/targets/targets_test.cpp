@@ -1,5 +1,4 @@
 // The registry of targets, and a third one beside those of the house: it emits, builds and trains LeNet.
-#include <fmt/format.h>
 #include <graven/graven.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +13,7 @@
 #include "codegen/emit/project.h"
 #include "codegen/targets/targets.h"
 #include "ir/json.h"
+#include "runtime_min/npy.h"
 #include "tests/frontend/error_text.h"
 #include "tests/patterns.h"
 #include "tests/read_text.h"
@@ -47,14 +47,10 @@ void add_plain_target() {
 }
 
 template <class T>
-void write_npy(const fs::path& path, const char* dtype, const std::string& shape, const std::vector<T>& values) {
-  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", dtype, shape);
-  header.resize((header.size() + 11 + 63) / 64 * 64 - 11, ' ');
-  header += '\n';
-  std::ofstream out(path, std::ios::binary);
-  out << "\x93NUMPY" << '\x01' << '\0' << static_cast<char>(header.size() & 255)
-      << static_cast<char>(header.size() >> 8) << header;
-  out.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(T)));
+void write_npy(const fs::path& path, runtime::DType dtype, const runtime::Dims& shape, const std::vector<T>& values) {
+  runtime::NpyWriter out(path.string(), dtype, shape);
+  out.write(values.data(), values.size() * sizeof(T));
+  out.commit();
 }
 
 std::string run(const std::vector<std::string>& command) {
@@ -114,8 +110,8 @@ TEST(Targets, AThirdOneTrainsLeNet) {
   std::uint32_t state = 1;  // a linear congruential generator
   for (float& x : images) x = static_cast<float>((state = state * 1664525u + 1013904223u) >> 16) / 32768 - 1;
   for (std::int64_t i = 0; i < kSamples; ++i) labels[static_cast<std::size_t>(i)] = i * 7 % 10;
-  write_npy(folder / "images.npy", "<f4", fmt::format("{}, 1, 28, 28", kSamples), images);
-  write_npy(folder / "labels.npy", "<i8", fmt::format("{},", kSamples), labels);
+  write_npy(folder / "images.npy", runtime::DType::f32, {kSamples, 1, 28, 28}, images);
+  write_npy(folder / "labels.npy", runtime::DType::i64, {kSamples}, labels);
 
   std::vector<std::vector<double>> by_target;
   for (const std::string target : {"cpu", "plain"}) {
