@@ -60,6 +60,11 @@ if(GRAVEN_NATIVE AND NOT GRAVEN_SANITIZE)
     set_source_files_properties(${EAGER_KERNEL_SOURCES} PROPERTIES COMPILE_OPTIONS
                                 "${EAGER_KERNEL_FLAGS};-march=native")
   endif()
+  # Clang 19 names processors with AVX10 by features that it warns of itself.
+  check_cxx_compiler_flag(-Winvalid-feature-combination GRAVEN_HAS_INVALID_FEATURE_COMBINATION)
+  if(GRAVEN_HAS_MARCH_NATIVE AND GRAVEN_HAS_INVALID_FEATURE_COMBINATION)
+    set_property(SOURCE ${EAGER_KERNEL_SOURCES} APPEND PROPERTY COMPILE_OPTIONS -Wno-invalid-feature-combination)
+  endif()
 endif()
 
 file(GLOB_RECURSE LIBRARY_SOURCES CONFIGURE_DEPENDS frontend/*.cpp codegen/*.cpp)
