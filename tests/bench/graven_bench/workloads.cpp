@@ -191,6 +191,22 @@ const Entry kEntries[] = {
        TrainGpt2 g;
        return record(g, spec({4, 64}, i64, "tokens"), spec({4, 64}, i64, "successors"));
      }},
+    // One program for every size, measured at the sizes of the ones above.
+    {"style-256-b1-any",
+     [] {
+       Infer<models::TransformerNet> g;
+       return record(g, spec({Dim("batch", 1), 3, Dim("height", 16, 256), Dim("width", 16, 256)}, "images"));
+     }},
+    {"bert-s128-b1-any",
+     [] {
+       Infer<BertStates> g;
+       return record(g, spec({Dim("batch", 1), Dim("length", 128)}, i64, "tokens"));
+     }},
+    {"gpt2-t64-b1-any",
+     [] {
+       Infer<models::GPT2LMHeadModel> g;
+       return record(g, spec({Dim("batch", 1), Dim("length", 64)}, i64, "tokens"));
+     }},
     {"elementwise",
      [] {
        InferChain g;
