@@ -23,7 +23,7 @@ struct Mismatch {
 /// The first input that does not fit; what the symbols stand for is added to `symbols`.
 std::optional<Mismatch> find_mismatch(const ir::Graph& graph, const std::vector<Tensor>& inputs,
                                       std::map<std::string, std::int64_t>& symbols) {
-  const std::map<std::string, std::int64_t> least = ir::least_sizes(graph);
+  const ir::SizeRules rules = ir::size_rules(graph);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const ir::TensorType& expected = graph.type(graph.inputs[i]);
     if (!inputs[i].defined()) return Mismatch{i, ""};
@@ -37,17 +37,19 @@ std::optional<Mismatch> find_mismatch(const ir::Graph& graph, const std::vector<
         if (got != dim.value()) return Mismatch{i, ""};
         continue;
       }
-      if (got % dim.coefficient() != 0) return Mismatch{i, ""};
-      const std::int64_t value = got / dim.coefficient();
-      const auto bound = least.find(dim.symbol());
-      const std::int64_t lowest = bound == least.end() ? 1 : bound->second;
-      if (value < lowest || value > dim.symbol_maximum())
-        return Mismatch{i, fmt::format(": {} must lie in [{}, {}]", dim.symbol(), lowest, dim.symbol_maximum())};
-      const auto [it, fresh] = symbols.emplace(dim.symbol(), value);
-      if (!fresh && it->second != value)
-        return Mismatch{i, fmt::format(": {} is {} in an earlier input", dim.symbol(), it->second)};
+      const std::optional<Dim::Linear> linear = dim.linear();
+      GRAVEN_CHECK(linear, "an input's dimension is " + dim.to_string());
+      const std::optional<std::int64_t> value = linear->symbol_at(got);
+      if (!value) return Mismatch{i, ""};
+      const ir::Symbol& range = *rules.find(linear->symbol.name);
+      if (*value < range.least || *value > range.most)
+        return Mismatch{i, fmt::format(": {} must lie in {}", range.name, range.range())};
+      const auto [it, fresh] = symbols.emplace(range.name, *value);
+      if (!fresh && it->second != *value)
+        return Mismatch{i, fmt::format(": {} is {} in an earlier input", range.name, it->second)};
     }
   }
+  if (const auto wrong = ir::find_wrong_size(rules, symbols)) return Mismatch{inputs.size() - 1, ": " + *wrong};
   return std::nullopt;
 }
 
@@ -125,16 +127,15 @@ std::vector<Tensor> CompiledProgram::run(const ProgramInputs& inputs, const std:
                                          std::int64_t step, Location where) {
   bind_variables(where);
   std::vector<std::int64_t> symbols;
-  for (const auto& [symbol, maximum] : graph_.symbols())
-    symbols.push_back(inputs.symbols.count(symbol) ? inputs.symbols.at(symbol) : maximum);
+  for (const ir::Symbol& symbol : graph_.symbols())
+    symbols.push_back(inputs.symbols.count(symbol.name) ? inputs.symbols.at(symbol.name) : symbol.most);
   std::vector<Tensor> outputs;
   std::vector<const void*> in;
   std::vector<void*> out;
   for (const Tensor& t : inputs.tensors) in.push_back(t.impl()->data());
   for (ir::ValueId v : graph_.outputs) {
     Shape shape;
-    for (const Dim& d : graph_.type(v).shape)
-      shape.push_back(d.is_static() ? d : Dim(d.at(inputs.symbols.at(d.symbol()))));
+    for (const Dim& d : graph_.type(v).shape) shape.push_back(d.at(inputs.symbols));
     outputs.push_back(make_tensor(graph_.type(v).dtype, shape));
     out.push_back(outputs.back().impl()->data());
   }

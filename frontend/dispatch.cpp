@@ -80,13 +80,13 @@ void note_symbols(UserError& error) {
                             [](const std::string& note) { return note.find("  ") == std::string::npos; }))
     return;
   const std::string& text = error.message();
-  for (const auto& [symbol, maximum] : trace->graph.symbols()) {
+  for (const auto& [symbol, least, most] : trace->graph.symbols()) {
     const auto is_letter = [&](std::size_t at) {
       return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_');
     };
     for (std::size_t at = text.find(symbol); at != std::string::npos; at = text.find(symbol, at + 1)) {
       if ((at > 0 && is_letter(at - 1)) || is_letter(at + symbol.size())) continue;
-      error.note(symbol + " is a symbol, of any size from 1 to " + std::to_string(maximum) +
+      error.note(symbol + " is a symbol, of any size from " + std::to_string(least) + " to " + std::to_string(most) +
                  ": where a number is due, the graph's spec must give this dimension one");
       return;
     }
@@ -137,23 +137,15 @@ bool has_countable_bytes(const ir::TensorType& type) {
   std::int64_t bytes = static_cast<std::int64_t>(ir::size_of(type.dtype));
   bool fits = true, empty = false;
   for (const Dim& d : type.shape) {
-    std::int64_t maximum = 0;
-    if (__builtin_mul_overflow(d.coefficient(), d.symbol_maximum(), &maximum)) return false;
+    const std::int64_t maximum = d.maximum();
+    if (!d.is_static() && maximum == std::numeric_limits<std::int64_t>::max()) return false;
     empty |= maximum == 0;
     fits = fits && !__builtin_mul_overflow(bytes, maximum, &bytes);
   }
   return fits || empty;
 }
 
-void require_one_symbol(const Shape& shape, const char* function, Location where) {
-  if (shape.symbolic_dimensions() < 2) return;
-  UserError error("the shape " + shape.to_string() + " has two symbolic dimensions; a tensor may have one");
-  error.note("fix one of them in the graph's spec, or let with_dynamic_input_shape() compile a program for each shape");
-  throw_at(error, function, where);
-}
-
 void require_recording(const Shape& shape, const char* function, Location where) {
-  require_one_symbol(shape, function, where);
   if (shape.is_static() || active_trace()) return;
   fail(function,
        "the shape " + shape.to_string() +
@@ -181,18 +173,14 @@ void refuse_symbol(const Tensor& t, std::int64_t dim, const char* function, Loca
 }
 
 void require_two(const Dim& size) {
-  if (size.is_static() || size.coefficient() > 1 || !active_trace()) return;
-  active_trace()->graph.config[std::string(ir::kLeastSize) + size.symbol()] = std::int64_t{2};
+  if (size.is_static() || size.minimum() >= 2 || !active_trace()) return;
+  active_trace()->graph.config[std::string(ir::kLeastSize) + size.to_string()] = std::int64_t{2};
 }
 
 Tensor size_value(const Dim& size, DType dtype, const char* function, Location where) {
   if (size.is_static()) return tensor(size.value(), dtype);
   require_recording(Shape{size}, function, where);
-  // As many as the symbol says, each of which counts its coefficient.
-  const Shape each{size / Dim(size.coefficient())};
-  const Tensor all = recorded(
-      "full", {{"shape", each}, {"value", static_cast<double>(size.coefficient())}, {"dtype", DType::i64}}, where);
-  return apply("sum", {all}, {{"dims", Sizes{}}, {"keepdim", false}}, where).to(dtype, where);
+  return recorded("size", {{"shape", Shape{size}}, {"dtype", dtype}}, where);
 }
 
 Tensor counted(const Dim& size, const Tensor& beside, Location where) {

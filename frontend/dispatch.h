@@ -38,9 +38,7 @@ Tensor recorded(std::string_view op, ir::Attributes attributes, Location where);
 void note_conversion(UserError& error);
 /// Whether the bytes of such a tensor, symbols at their maxima, fit in 63 bits.
 bool has_countable_bytes(const ir::TensorType& type);
-/// User error where more than one dimension of the shape is a symbol.
-void require_one_symbol(const Shape& shape, const char* function, Location where);
-/// User error where the shape has a symbol and no graph is being recorded, or several.
+/// User error where the shape has a symbol and no graph is being recorded.
 void require_recording(const Shape& shape, const char* function, Location where);
 /// The size of a dimension, which must be a number: a symbol is a user error that says so of `function`, and what to
 /// write `instead`.
@@ -48,8 +46,7 @@ std::int64_t fixed_size(const Tensor& t, std::int64_t dim, const char* function,
                         std::string_view instead = {});
 [[noreturn]] void refuse_symbol(const Tensor& t, std::int64_t dim, const char* function, Location where,
                                 std::string_view instead = {});
-/// The graph that is being recorded refuses a size of fewer than two, where what the symbol stands for alone decides
-/// that.
+/// The graph that is being recorded refuses sizes with which this is less than two.
 void require_two(const Dim& size);
 /// A size as a scalar tensor: of a symbol what it stands for when the graph runs.
 Tensor size_value(const Dim& size, DType dtype, const char* function, Location where);

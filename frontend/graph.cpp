@@ -545,25 +545,35 @@ Tensor GraphBase::add_input(GraphRecording& recording, const Spec& spec, const s
     throw error;
   };
   for (const Dim& d : spec.shape) {
-    if (d.coefficient() < 0 || d.symbol_maximum() < 1)
+    for (const ir::Symbol& symbol : d.symbols()) {
+      if (symbol.least < 1 || symbol.most < symbol.least)
+        refuse(" has the dimension " + d.to_string() + " of the range " + symbol.range() +
+               "; dimensions must not be negative, maxima at least 1");
+      if (!ir::is_symbol_name(symbol.name))
+        refuse(" has the symbol '" + symbol.name +
+                   "'; a symbol's name is made of letters, digits and underscores, and " + "begins with no digit",
+               "such as Dim(\"batch\", " + std::to_string(symbol.most) + ")");
+    }
+    if (d.minimum() < 0)
       refuse(" has the dimension " + d.to_string() + "; dimensions must not be negative, maxima at least 1");
-    if (d.is_static() ? d.symbol_maximum() != 1 : !ir::is_symbol_name(d.symbol()))
-      refuse(" has the symbol '" + d.symbol() + "'; a symbol's name is made of letters, digits and underscores, and " +
-                 "begins with no digit",
-             "such as Dim(\"batch\", " + std::to_string(d.symbol_maximum()) + ")");
+    if (const auto linear = d.linear(); !d.is_static() && (!linear || linear->coefficient < 1))
+      refuse(
+          " has the dimension " + d.to_string() + "; what a symbol stands for must follow from it",
+          "a symbol, or a multiple of one and a number, 2 * Dim(\"length\", 64) + 1; results may have any expression");
   }
-  if (spec.shape.symbolic_dimensions() > 1)
-    refuse(" has the shape " + spec.shape.to_string() + "; a tensor may have one symbolic dimension",
-           "fix the others, or let with_dynamic_input_shape() compile a program for each shape");
   if (spec.shape.rank() > ir::kMaximumRank)
     refuse(fmt::format(" has {} dimensions; the most are {}", spec.shape.rank(), ir::kMaximumRank));
   if (!graven::detail::has_countable_bytes({spec.dtype, spec.shape}))
     refuse(" is too large: the bytes of " + ir::describe(spec.dtype, spec.shape) + " do not fit in 63 bits");
-  for (const auto& [symbol, maximum] : recording.trace->graph.symbols())
-    for (const Dim& d : spec.shape)
-      if (d.symbol() == symbol && d.symbol_maximum() != maximum)
-        refuse(fmt::format(": the symbol '{}' has the maximum {} here, and {} before", symbol, d.symbol_maximum(),
-                           maximum));
+  std::vector<ir::Symbol> known = recording.trace->graph.symbols();
+  for (const Dim& d : spec.shape)
+    for (const ir::Symbol& symbol : d.symbols()) {
+      for (const ir::Symbol& other : known)
+        if (symbol.name == other.name && !(symbol == other))
+          refuse(fmt::format(": the symbol '{}' has the range {} here, and {} before", symbol.name, symbol.range(),
+                             other.range()));
+      known.push_back(symbol);
+    }
   const ir::ValueId value = recording.trace->graph.add_input(
       spec.name.empty() ? "input_" + std::to_string(index) : spec.name, {spec.dtype, spec.shape});
   recording.input_paths.push_back(path);

@@ -224,7 +224,6 @@ std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>
   graph.nodes.back().origins = origins_at(where);
   note_parameters(inputs);
   for (ir::ValueId v : results) {
-    require_one_symbol(graph.type(v).shape, std::string(op.name).c_str(), where);
     if (!has_countable_bytes(graph.type(v)))
       fail(std::string(op.name),
            "the result " + graph.type(v).to_string() + " is too large: its bytes do not fit in 63 bits", where);

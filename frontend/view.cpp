@@ -21,7 +21,6 @@ namespace {
 
 /// Fills in -1. The count may be symbolic.
 Shape infer_shape(const Tensor& x, const Shape& wanted, const char* function, Location where) {
-  detail::require_one_symbol(wanted, function, where);
   std::vector<Dim> dims = wanted.dims();
   Dim known = 1;
   std::ptrdiff_t open = -1;
@@ -29,7 +28,7 @@ Shape infer_shape(const Tensor& x, const Shape& wanted, const char* function, Lo
     if (dims[i] == Dim(-1)) {
       if (open >= 0) fail(function, "only one dimension can be inferred, got " + wanted.to_string(), where);
       open = static_cast<std::ptrdiff_t>(i);
-    } else if (dims[i].coefficient() < 0) {
+    } else if (dims[i].minimum() < 0) {
       fail(function, "a dimension must not be negative, got " + wanted.to_string(), where);
     } else {
       known = known * dims[i];
@@ -38,14 +37,13 @@ Shape infer_shape(const Tensor& x, const Shape& wanted, const char* function, Lo
   const Dim total = x.shape().numel();
   if (open >= 0) {
     if (known == Dim(0)) fail(function, "the dimension -1 of " + wanted.to_string() + " can have any size", where);
-    const bool divisible =
-        total.coefficient() % known.coefficient() == 0 && (known.is_static() || known.symbol() == total.symbol());
-    if (!divisible)
+    const std::optional<Dim> rest = divide(total, known);
+    if (!rest)
       fail(
           function,
           "the shape " + wanted.to_string() + " does not fit the " + total.to_string() + " elements of " + x.describe(),
           where);
-    dims[static_cast<std::size_t>(open)] = total / known;
+    dims[static_cast<std::size_t>(open)] = *rest;
   } else if (known != total) {
     fail(function,
          "the shape " + wanted.to_string() + " has " + known.to_string() + " elements, " + x.describe() + " has " +
@@ -152,14 +150,12 @@ Tensor written_through(const TensorImpl& view, const Tensor& value, const char* 
   const std::int64_t dim = normalize_dim(attributes.integer("dim"), base.dim(), function, where);
   const Dim whole = base.shape()[static_cast<std::size_t>(dim)];
   if (!whole.is_static()) {
-    if (attributes.flag("of_symbol"))
-      fail(function,
-           "a part of a symbolic dimension, of " + base.describe() +
-               ", is changed in place in a graph; use a new tensor",
-           where);
+    const Shape bounds = attributes.shape("bounds");
     const Operand count(counted(value.shape()[static_cast<std::size_t>(dim)], base, where), where);
     const Operand apart(mul(count, Operand(attributes.integer("step"), where)), where);
-    return written_at(base, value, add(apart, Operand(attributes.integer("start"), where)), dim, where);
+    const Operand start = bounds.empty() ? Operand(attributes.integer("start"), where)
+                                         : Operand(size_value(bounds[0], DType::i64, function, where), where);
+    return written_at(base, value, add(apart, start), dim, where);
   }
   const std::int64_t size = whole.value(), step = attributes.integer("step"), taken = value.size(dim);
   const auto bound = [&](std::int64_t at) { return std::clamp(at < 0 ? at + size : at, std::int64_t{0}, size); };
@@ -268,14 +264,12 @@ Tensor Tensor::T(Location where) const {
 
 Tensor Tensor::expand(const Shape& wanted, Location where) const {
   detail::require_defined(*this, "expand", where);
-  detail::require_one_symbol(wanted, "expand", where);
   const std::size_t rank = wanted.rank(), own = shape().rank();
   if (rank < own) fail("expand", "the shape " + wanted.to_string() + " has fewer dimensions than " + describe(), where);
   std::vector<Dim> dims = wanted.dims();
   for (std::size_t i = 0; i < rank; ++i) {
     if (i < rank - own) {
-      if (dims[i].coefficient() < 0)
-        fail("expand", "-1 stands for no existing dimension in " + wanted.to_string(), where);
+      if (dims[i].minimum() < 0) fail("expand", "-1 stands for no existing dimension in " + wanted.to_string(), where);
       continue;
     }
     const Dim& from = shape()[i - (rank - own)];
@@ -300,7 +294,7 @@ Tensor Tensor::expand(const Shape& wanted, Location where) const {
 
 namespace {
 /// Whether the dimension would be dropped at one size and stay at the others.
-bool may_be_one(const Dim& d) { return !d.is_static() && d.coefficient() == 1; }
+bool may_be_one(const Dim& d) { return !d.is_static() && d.minimum() <= 1 && d.maximum() >= 1; }
 constexpr std::string_view kSayWhich =
     "a symbol that stands for 1 would be dropped, and stay at other sizes: squeeze(dim) drops a dimension that is "
     "always 1, reshape() any";
@@ -355,7 +349,7 @@ Tensor part_of_symbol(const Tensor& x, std::int64_t axis, std::int64_t start, st
          where);
   const Location at = where.in(function);
   detail::require_recording(x.shape(), function, where);
-  if (start >= 0 && start + length <= whole.coefficient()) {
+  if (start >= 0 && start + length <= whole.minimum()) {
     const ir::Attributes attributes = {
         {"dim", axis}, {"start", start}, {"end", start + length}, {"step", std::int64_t{1}}};
     return detail::apply("slice", {x}, attributes, at);
@@ -368,41 +362,62 @@ Tensor part_of_symbol(const Tensor& x, std::int64_t axis, std::int64_t start, st
   return is_grad_enabled() || !part.requires_grad() ? part : part.detach(at);
 }
 
-/// Part i of `count` equal ones of a dimension that is a multiple of a symbol.
-Tensor part_of_multiple(const Tensor& x, std::int64_t axis, std::int64_t i, std::int64_t count, Location where) {
-  const std::int64_t each = x.shape()[static_cast<std::size_t>(axis)].coefficient() / count;
-  const ir::Attributes attributes = {
-      {"dim", axis}, {"start", i * each}, {"end", (i + 1) * each}, {"step", std::int64_t{1}}, {"of_symbol", true}};
-  return detail::apply("slice", {x}, attributes, where);
+/// What stands between two sizes of a dimension, of which one has a symbol.
+Tensor part_between(const Tensor& x, std::int64_t axis, const Dim& start, const Dim& end, Location where) {
+  if (start == Dim(0) && end == x.shape()[static_cast<std::size_t>(axis)]) return x;
+  if (start.is_static() && end.is_static()) {
+    const ir::Attributes attributes = {
+        {"dim", axis}, {"start", start.value()}, {"end", end.value()}, {"step", std::int64_t{1}}};
+    return detail::apply("slice", {x}, attributes, where);
+  }
+  const ir::Attributes attributes = {{"dim", axis}, {"bounds", Shape{start, end}}};
+  if (detail::would_record({x})) return detail::apply("slice", {x}, attributes, where);
+  return detail::active_trace()->record(ir::kSlice, {x}, attributes, where).at(0);
 }
 
-/// Python's slice of a symbolic dimension: it is there where how many elements it has follows from the symbol.
-Tensor slice_of_symbol(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_t end, std::int64_t step,
+/// Where Python's index lies of a dimension: counted from the end where negative, clipped to it. Nothing where that
+/// depends on what the symbols stand for.
+std::optional<Dim> clipped(const Dim& index, const Dim& whole) {
+  const Dim at = index.is_static() && index.value() < 0 ? whole + index : index;
+  if (at.maximum() <= 0) return Dim(0);
+  if ((at - whole).minimum() >= 0) return whole;
+  if (at.minimum() >= 0 && (whole - at).minimum() >= 0) return at;
+  return std::nullopt;
+}
+
+/// Python's slice of a dimension with symbols: it is there where how many elements it has is a size.
+Tensor slice_of_symbol(const Tensor& x, std::int64_t axis, const Dim& start, const Dim& end, std::int64_t step,
                        Location where) {
-  constexpr std::int64_t kOpen = std::numeric_limits<std::int64_t>::max();
+  const bool is_open = end == Dim(std::numeric_limits<std::int64_t>::max());
   const Dim& whole = x.shape()[static_cast<std::size_t>(axis)];
-  const std::int64_t each = whole.coefficient();
-  if (start == 0 && end == kOpen && step == 1) return x;
-  if (end == kOpen && start >= 0 && start < step && each % step == 0) {
+  if (is_open && start.is_static() && start.value() >= 0 && start.value() < step && step > 1 && divide(whole, step)) {
     std::vector<Dim> apart = x.shape().dims();
     apart[static_cast<std::size_t>(axis)] = whole / Dim(step);
     apart.insert(apart.begin() + axis + 1, Dim(step));
-    return x.reshape(Shape(std::move(apart)), where).select(axis + 1, start, where.in("slice"));
+    return x.reshape(Shape(std::move(apart)), where).select(axis + 1, start.value(), where.in("slice"));
   }
-  if (start < 0 && end == kOpen) end = 0;
-  const bool from_start = start >= 0 && end >= 0 && (end <= each || end <= start),
-             from_end = start < 0 && start >= -each && end <= 0;
-  if (!from_start && !from_end) {
+  const std::optional<Dim> from = clipped(start, whole), to = is_open ? whole : clipped(end, whole);
+  // Nothing is left where both count from one side and do not lie in order, whatever lies between.
+  const bool same_side = !is_open && (start.minimum() < 0) == (end.minimum() < 0);
+  if ((same_side && (end - start).maximum() <= 0) || (from && to && (*to - *from).maximum() <= 0))
+    return part_of_symbol(x, axis, 0, 0, "slice", where);
+  if (!from || !to || (*to - *from).minimum() < 0) {
     UserError error(fmt::format(
-        "how many elements {}:{}:{} leaves of dimension {} of {} depends on the size that the symbol stands for", start,
-        end == kOpen ? "" : std::to_string(end), step, axis, x.describe()));
+        "how many elements {}:{}:{} leaves of dimension {} of {} depends on the size that the symbol stands for",
+        start.to_string(), is_open ? "" : end.to_string(), step, axis, x.describe()));
     error.note(
-        "narrow() takes a fixed number of them, which is checked when the graph runs; index_select() takes positions");
+        "narrow() takes a fixed number of them, which is checked when the graph runs, index_select() takes positions; "
+        "a least size of the symbol, Dim(\"length\", 5, 64), says what is always there");
     detail::throw_at(error, "slice", where);
   }
-  if (end <= start) return part_of_symbol(x, axis, 0, 0, "slice", where);
-  const Tensor part = part_of_symbol(x, axis, start, end - start, "slice", where);
-  return step == 1 ? part : part.slice(axis, 0, kOpen, step, where);
+  const Location at = where.in("slice");
+  if (step == 1) return part_between(x, axis, *from, *to, at);
+  const Dim count = floor_divide(*to - *from + Dim(step - 1), step);
+  Tensor positions = mul(Operand(detail::counted(count, x, at), at), Operand(step, at));
+  if (*from != Dim(0))
+    positions = add(Operand(positions, at), Operand(detail::size_value(*from, DType::i64, "slice", at), at));
+  const Tensor part = detail::active_trace()->view_at(x, axis, positions, at);
+  return is_grad_enabled() || !part.requires_grad() ? part : part.detach(at);
 }
 
 }  // namespace
@@ -430,6 +445,30 @@ Tensor Tensor::slice(std::int64_t d, std::int64_t start, std::int64_t end, std::
     return detail::make_view(*this, sizes, *detail::strides_of_view(x, ir::kSlice, attributes, sizes),
                              count ? x.offset + start * x.strides[i] : x.offset);
   });
+}
+
+Tensor Tensor::slice(std::int64_t d, const Dim& start, const Dim& end, Location where) const {
+  if (start.is_static() && end.is_static()) return slice(d, start.value(), end.value(), 1, where);
+  detail::require_defined(*this, "slice", where);
+  if (dim() == 0) fail("slice", "a scalar has no dimensions", where);
+  detail::require_recording(Shape{start, end}, "slice", where);
+  return slice_of_symbol(*this, normalize_dim(d, dim(), "slice", where), start, end, 1, where);
+}
+
+Tensor Tensor::narrow(std::int64_t d, const Dim& start, const Dim& length, Location where) const {
+  if (start.is_static() && length.is_static()) return narrow(d, start.value(), length.value(), where);
+  detail::require_defined(*this, "narrow", where);
+  if (dim() == 0) fail("narrow", "a scalar has no dimensions", where);
+  detail::require_recording(Shape{start, length}, "narrow", where);
+  const std::int64_t axis = normalize_dim(d, dim(), "narrow", where);
+  const Dim& whole = shape()[static_cast<std::size_t>(axis)];
+  const Dim from = start.is_static() && start.value() < 0 ? whole + start : start;
+  if (from.minimum() < 0 || length.minimum() < 0 || (whole - from - length).minimum() < 0)
+    fail("narrow",
+         "start " + start.to_string() + " and length " + length.to_string() + " may leave dimension " +
+             std::to_string(axis) + " of " + describe(),
+         where);
+  return part_between(*this, axis, from, from + length, where.in("narrow"));
 }
 
 Tensor Tensor::narrow(std::int64_t d, std::int64_t start, std::int64_t length, Location where) const {
@@ -490,11 +529,12 @@ std::vector<Tensor> Tensor::chunk(std::int64_t chunks, std::int64_t d, Location 
   if (chunks < 1) fail("chunk", "the number of chunks must be 1 or more, got " + std::to_string(chunks), where);
   if (dim() == 0) fail("chunk", "a scalar has no dimensions", where);
   const std::int64_t axis = normalize_dim(d, dim(), "chunk", where);
-  if (const Dim& whole = shape()[static_cast<std::size_t>(axis)];
-      !whole.is_static() && whole.coefficient() % chunks == 0) {
+  if (const Dim& whole = shape()[static_cast<std::size_t>(axis)]; !whole.is_static() && divide(whole, chunks)) {
     detail::require_parts(chunks, "chunk", where);
+    const Dim each = whole / chunks;
     std::vector<Tensor> parts;
-    for (std::int64_t i = 0; i < chunks; ++i) parts.push_back(part_of_multiple(*this, axis, i, chunks, where));
+    for (std::int64_t i = 0; i < chunks; ++i)
+      parts.push_back(part_between(*this, axis, each * i, each * (i + 1), where));
     return parts;
   }
   const std::int64_t total = detail::fixed_size(*this, axis, "chunk", where, kUseChunk);

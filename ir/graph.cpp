@@ -215,14 +215,13 @@ bool Graph::flag(std::string_view key) const {
   return *on;
 }
 
-std::vector<std::pair<std::string, std::int64_t>> Graph::symbols() const {
-  std::vector<std::pair<std::string, std::int64_t>> found;
+std::vector<Symbol> Graph::symbols() const {
+  std::vector<Symbol> found;
   for (ValueId v : inputs)
-    for (const Dim& d : type(v).shape) {
-      if (d.is_static()) continue;
-      if (std::none_of(found.begin(), found.end(), [&](const auto& s) { return s.first == d.symbol(); }))
-        found.emplace_back(d.symbol(), d.symbol_maximum());
-    }
+    for (const Dim& d : type(v).shape)
+      for (const Symbol& symbol : d.symbols())
+        if (std::none_of(found.begin(), found.end(), [&](const Symbol& s) { return s.name == symbol.name; }))
+          found.push_back(symbol);
   return found;
 }
 

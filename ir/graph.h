@@ -207,8 +207,8 @@ class Graph {
   /// A boolean of `config`; false when it is absent. User error when it is something else.
   bool flag(std::string_view key) const;
 
-  /// The symbols of the inputs and their maxima, in order of first appearance.
-  std::vector<std::pair<std::string, std::int64_t>> symbols() const;
+  /// The symbols of the inputs, in order of first appearance.
+  std::vector<Symbol> symbols() const;
 
  private:
   /// The child of `module` that one of the inputs comes from, the first that does; else `module`.

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
+#include <optional>
 #include <unordered_map>
 
 #include "ir/diagnostic.h"
@@ -228,25 +230,24 @@ class Reader {
     for (DType d : kAllDTypes) known += (known.empty() ? "" : ", ") + std::string(ir::name(d));
     fail(place, "a dtype (" + known + ")", item.quote());
   }
-  /// "64", "batch" or "784*batch".
+  /// "64", "batch" or "784*batch+1".
   Dim dim(std::string_view text, const Place& place, Item item) const {
-    std::int64_t coefficient = 1;
-    std::string_view symbol = text;
-    if (!text.empty() && text[0] >= '0' && text[0] <= '9') {
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), coefficient);
-      if (error != std::errc()) fail(place, "a dimension of at most 63 bits", item.quote());
-      symbol = text.substr(static_cast<std::size_t>(end - text.data()));
-      if (symbol.empty()) return Dim(coefficient);
-      if (symbol[0] != '*') fail(place, "a dimension such as 64, batch or 784*batch", item.quote());
-      symbol.remove_prefix(1);
-    }
-    const auto found = symbols_.find(std::string(symbol));
-    if (found == symbols_.end())
-      fail(place, "dimensions that are integers or symbols with a maximum under \"symbols\"", item.quote());
-    std::int64_t largest = 0;
-    if (__builtin_mul_overflow(coefficient, found->second, &largest))
-      fail(place, "a dimension of at most 63 bits", item.quote());
-    return Dim(coefficient) * Dim(found->first, found->second);
+    bool unknown = false, too_large = false;
+    const auto dim = parse_dim(
+        text,
+        [&](std::string_view name) -> std::optional<Symbol> {
+          const auto found = symbols_.find(name);
+          if (found != symbols_.end()) return found->second;
+          unknown |= is_symbol_name(name);
+          return std::nullopt;
+        },
+        &too_large);
+    if (unknown) fail(place, "dimensions that are integers or symbols with a maximum under \"symbols\"", item.quote());
+    too_large |= dim && !dim->is_static() && dim->maximum() == std::numeric_limits<std::int64_t>::max();
+    if (too_large) fail(place, "a dimension of at most 63 bits", item.quote());
+    if (!dim) fail(place, "a dimension such as 64, batch or 784*batch", item.quote());
+    if (dim->minimum() < 0) fail(place, "a dimension that is never negative", item.quote());
+    return *dim;
   }
   void check_rank(std::size_t rank, const Place& place) const {
     if (rank > kMaximumRank)
@@ -365,8 +366,18 @@ class Reader {
   void read_symbols(Item item, const Place& place) {
     each_pair(item, place, [&](const std::string& name, Item maximum, const Place& at) {
       if (!is_symbol_name(name)) fail(at, "a symbol of letters, digits and underscores", "another name");
-      if (!symbols_.emplace(name, integer(maximum, at, 1)).second)
-        fail(place, "each symbol once", "'" + name + "' twice");
+      Symbol symbol{name, 1, 1};
+      if (maximum.kind() == Kind::array) {
+        if (maximum.size() != 2) fail(at, "a maximum, or a minimum and a maximum", maximum.quote());
+        bool first = true;
+        each(maximum, at, [&](Item bound, const Place& of_bound) {
+          (first ? symbol.least : symbol.most) = integer(bound, of_bound, first ? 1 : symbol.least);
+          first = false;
+        });
+      } else {
+        symbol.most = integer(maximum, at, 1);
+      }
+      if (!symbols_.emplace(name, symbol).second) fail(place, "each symbol once", "'" + name + "' twice");
     });
   }
   void read_config(Item item, const Place& place) {
@@ -731,7 +742,7 @@ class Reader {
   const ConstantLoader& load_constant_;
   json::Document document_;
   Item nodes_ = document_.root();
-  std::map<std::string, std::int64_t, std::less<>> symbols_;
+  std::map<std::string, Symbol, std::less<>> symbols_;
   Graph graph_;
 };
 

@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "ir/diagnostic.h"
@@ -121,7 +122,14 @@ class Writer {
     begin("config");
     line_.map(graph_.config, [&](const Attribute& a) { tagged(a); });
     begin("symbols");
-    line_.map(all_symbols(graph_), [&](std::int64_t maximum) { line_.integer(maximum); });
+    std::map<std::string, Symbol> symbols;
+    for (const Symbol& s : all_symbols(graph_)) symbols.emplace(s.name, s);
+    line_.map(symbols, [&](const Symbol& s) {
+      if (s.least == 1)
+        line_.integer(s.most);
+      else
+        line_.list(std::vector{s.least, s.most}, [&](std::int64_t bound) { line_.integer(bound); });
+    });
 
     section("modules", graph_.modules, [&](const ModuleInfo& m) {
       line_.raw("{");

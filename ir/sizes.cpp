@@ -3,53 +3,66 @@
 #include <algorithm>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include "ir/diagnostic.h"
 #include "ir/ops.h"
 
 namespace graven::ir {
 
-std::map<std::string, std::int64_t> least_sizes(const Graph& graph) {
-  std::map<std::string, std::int64_t> least;
-  for (const auto& [key, value] : graph.config)
-    if (const auto* number = std::get_if<std::int64_t>(&value);
-        number != nullptr && key.compare(0, kLeastSize.size(), kLeastSize) == 0)
-      least[key.substr(kLeastSize.size())] = *number;
-  for (const Node& node : graph.nodes) {
-    if (!node.is(kBatchNormTraining)) continue;
-    const Dim values = graph.type(node.inputs[0]).shape.numel();
-    if (!values.is_static() && Dim(values.coefficient()) == graph.type(node.outputs[1]).shape.numel())
-      least[values.symbol()] = std::max<std::int64_t>(least[values.symbol()], 2);
-  }
-  return least;
+const Symbol* SizeRules::find(std::string_view symbol) const {
+  const auto found = std::find_if(symbols.begin(), symbols.end(), [&](const Symbol& s) { return s.name == symbol; });
+  return found == symbols.end() ? nullptr : &*found;
 }
 
-Graph with_sizes(Graph graph, const std::map<std::string, std::int64_t>& sizes) {
-  const std::map<std::string, std::int64_t> least = least_sizes(graph);
-  const auto fix_dim = [&](Dim& d) {
-    if (d.is_static()) return;
-    const auto it = sizes.find(d.symbol());
-    const std::int64_t value = it == sizes.end() ? d.symbol_maximum() : it->second;
-    const auto bound = least.find(d.symbol());
-    const std::int64_t lowest = bound == least.end() ? 1 : bound->second;
-    if (value < lowest || value > d.symbol_maximum())
-      throw UserError(d.symbol() + " must lie in [" + std::to_string(lowest) + ", " +
-                      std::to_string(d.symbol_maximum()) + "], got " + std::to_string(value));
-    d = Dim(d.at(value));
+SizeRules size_rules(const Graph& graph) {
+  SizeRules rules{graph.symbols(), {}};
+  const auto require = [&](const Dim& size, std::int64_t least) {
+    if (size.minimum() >= least) return;
+    // Of one symbol it is the symbol's own range; for a * x + b >= least, x is (least - b) / a, rounded up.
+    if (const auto linear = size.linear(); linear && linear->coefficient > 0) {
+      const Dim needed = Dim(least) - Dim(linear->offset);
+      const std::int64_t lowest = -floor_divide(Dim(0) - needed, linear->coefficient).value();
+      for (Symbol& s : rules.symbols)
+        if (s.name == linear->symbol.name) s.least = std::max(s.least, lowest);
+      return;
+    }
+    rules.bounds.push_back({size, least});
   };
-  const auto fix = [&](Shape& s) {
-    for (std::size_t i = 0; i < s.rank(); ++i) fix_dim(s[i]);
+  const auto find = [&](std::string_view name) {
+    const Symbol* const symbol = rules.find(name);
+    return symbol == nullptr ? std::nullopt : std::optional(*symbol);
   };
-  for (Node& n : graph.nodes) {
-    if (!n.is(kSlice) || !n.attributes.flag("of_symbol")) continue;
-    Dim whole = graph.type(n.inputs[0]).shape[static_cast<std::size_t>(n.attributes.integer("dim"))];
-    if (whole.is_static()) continue;
-    Dim each(whole.symbol(), whole.symbol_maximum());
-    fix_dim(each);
-    for (const char* bound : {"start", "end"}) n.attributes.set(bound, n.attributes.integer(bound) * each.value());
-    n.attributes.set("of_symbol", false);
+  for (const auto& [key, value] : graph.config)
+    if (const auto* least = std::get_if<std::int64_t>(&value);
+        least != nullptr && key.compare(0, kLeastSize.size(), kLeastSize) == 0)
+      if (const auto size = parse_dim(std::string_view(key).substr(kLeastSize.size()), find)) require(*size, *least);
+  for (const Node& node : graph.nodes) {
+    if (!node.is(kBatchNormTraining)) continue;
+    const auto values = divide(graph.type(node.inputs[0]).shape.numel(), graph.type(node.outputs[1]).shape.numel());
+    if (values && !values->is_static()) require(*values, 2);
   }
+  return rules;
+}
+
+std::optional<std::string> find_wrong_size(const SizeRules& rules, const SymbolSizes& sizes) {
+  for (const Symbol& s : rules.symbols) {
+    const auto found = sizes.find(s.name);
+    if (found != sizes.end() && (found->second < s.least || found->second > s.most))
+      return s.name + " must lie in " + s.range() + ", got " + std::to_string(found->second);
+  }
+  for (const SizeBound& bound : rules.bounds)
+    if (const std::int64_t size = bound.size.at(sizes); size < bound.least)
+      return bound.size.to_string() + " must be at least " + std::to_string(bound.least) + ", got " +
+             std::to_string(size);
+  return std::nullopt;
+}
+
+Graph with_sizes(Graph graph, const SymbolSizes& sizes) {
+  if (const auto wrong = find_wrong_size(size_rules(graph), sizes)) throw UserError(*wrong);
+  const auto fix = [&](Shape& s) {
+    for (std::size_t i = 0; i < s.rank(); ++i)
+      if (!s[i].is_static()) s[i] = Dim(s[i].at(sizes));
+  };
   for (Value& v : graph.values) fix(v.type.shape);
   for (Node& n : graph.nodes) {
     std::vector<std::pair<std::string, Shape>> changed;

@@ -72,45 +72,8 @@ DType promote(DType a, DType b) {
   return DType::i32;
 }
 
-std::int64_t Dim::value() const {
-  GRAVEN_CHECK(is_static(), "the dimension '" + to_string() + "' has no fixed value");
-  return coefficient_;
-}
-
-Dim operator*(const Dim& a, const Dim& b) {
-  if (!a.is_static() && !b.is_static())
-    throw UserError("a size is a number or a number times one symbol, and " + a.to_string() + " times " +
-                    b.to_string() + " is neither")
-        .note(
-            "fix one of them in the graph's spec, or let with_dynamic_input_shape() compile a program for each shape");
-  Dim r = a.is_static() ? b : a;
-  if (__builtin_mul_overflow(a.coefficient_, b.coefficient_, &r.coefficient_))
-    throw UserError("a size is too large: " + a.to_string() + " times " + b.to_string() + " does not fit in 63 bits");
-  if (r.coefficient_ == 0) return Dim(0);
-  return r;
-}
-
-Dim operator/(const Dim& a, const Dim& b) {
-  const bool same_symbol = a.symbol_ == b.symbol_;
-  if (b.coefficient_ == 0 || a.coefficient_ % b.coefficient_ != 0 || (!b.is_static() && !same_symbol))
-    throw UserError("the dimension " + a.to_string() + " cannot be divided by " + b.to_string());
-  if (!b.is_static()) return Dim(a.coefficient_ / b.coefficient_);
-  Dim r = a;
-  r.coefficient_ /= b.coefficient_;
-  return r;
-}
-
-std::string Dim::to_string() const {
-  if (is_static()) return std::to_string(coefficient_);
-  return coefficient_ == 1 ? symbol_ : std::to_string(coefficient_) + "*" + symbol_;
-}
-
 bool Shape::is_static() const {
   return std::all_of(dims_.begin(), dims_.end(), [](const Dim& d) { return d.is_static(); });
-}
-
-std::int64_t Shape::symbolic_dimensions() const {
-  return std::count_if(dims_.begin(), dims_.end(), [](const Dim& d) { return !d.is_static(); });
 }
 
 Dim Shape::numel() const {

@@ -1,7 +1,6 @@
 // The vocabulary of tensors: element types, dimensions, shapes.
 //
-// A dimension is an integer, or an integer times a named symbol whose maximum is known ("batch", at most 64). Shape
-// inference carries symbols, memory is planned for the maximum, and the emitted loops run to the actual value:
+// A dimension is an integer, or an expression over symbols (ir/dim.h):
 //
 //   Shape images{Dim("batch", 64), 1, 28, 28};
 //   images.numel()            // 784*batch
@@ -16,6 +15,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "ir/dim.h"
 
 namespace graven::ir {
 
@@ -40,44 +41,6 @@ std::optional<std::pair<std::int64_t, std::int64_t>> integer_range(DType dtype);
 /// PyTorch's promotion of two tensors' dtypes (dimension and scalar categories aside).
 DType promote(DType a, DType b);
 
-/// One dimension: `coefficient`, or `coefficient * symbol`, where the symbol runs from 1 to `symbol_maximum`.
-class Dim {
- public:
-  Dim() = default;
-  Dim(std::int64_t value) : coefficient_(value) {}  // NOLINT: implicit, so that {64, 1, 28, 28} is a shape
-  Dim(int value) : coefficient_(value) {}           // NOLINT
-  Dim(std::string symbol, std::int64_t maximum)
-      : coefficient_(1), symbol_maximum_(maximum), symbol_(std::move(symbol)) {}
-
-  bool is_static() const { return symbol_.empty(); }
-  std::int64_t coefficient() const { return coefficient_; }
-  const std::string& symbol() const { return symbol_; }
-  std::int64_t symbol_maximum() const { return symbol_maximum_; }
-  /// The largest value: the value itself when static.
-  std::int64_t maximum() const { return coefficient_ * symbol_maximum_; }
-  /// The value when static. Internal error otherwise.
-  std::int64_t value() const;
-  /// The value when the symbol (if any) is `symbol_value`.
-  std::int64_t at(std::int64_t symbol_value) const { return is_static() ? coefficient_ : coefficient_ * symbol_value; }
-
-  /// Product. Two symbols cannot be multiplied: user error.
-  friend Dim operator*(const Dim& a, const Dim& b);
-  /// Exact quotient: user error when `b` does not divide `a`.
-  friend Dim operator/(const Dim& a, const Dim& b);
-  friend bool operator==(const Dim& a, const Dim& b) {
-    return a.coefficient_ == b.coefficient_ && a.symbol_ == b.symbol_ &&
-           (a.is_static() || a.symbol_maximum_ == b.symbol_maximum_);
-  }
-  friend bool operator!=(const Dim& a, const Dim& b) { return !(a == b); }
-  /// "64", "batch", "784*batch".
-  std::string to_string() const;
-
- private:
-  std::int64_t coefficient_ = 0;
-  std::int64_t symbol_maximum_ = 1;
-  std::string symbol_;
-};
-
 /// The dimensions of a tensor, outermost first. Rank 0 is a scalar.
 class Shape {
  public:
@@ -100,8 +63,6 @@ class Shape {
   const std::vector<Dim>& dims() const { return dims_; }
 
   bool is_static() const;
-  /// How many dimensions are no fixed numbers.
-  std::int64_t symbolic_dimensions() const;
   /// Product of the dimensions; 1 for rank 0.
   Dim numel() const;
   /// All values; internal error when a dimension is symbolic.

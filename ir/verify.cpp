@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <concepts>
 #include <limits>
+#include <map>
 #include <unordered_set>
 
 #include "ir/analysis.h"
@@ -69,24 +70,20 @@ class Verifier {
     std::int64_t bytes = static_cast<std::int64_t>(size_of(type.dtype));
     bool zero = false;
     for (const Dim& d : type.shape) {
-      if (d.coefficient() < 0) fail(" has a negative dimension: " + type.to_string());
-      zero |= d.coefficient() == 0;
+      if (d.minimum() < 0) fail(" has a negative dimension: " + type.to_string());
+      zero |= d.maximum() == 0;
     }
-    const std::string* symbol = nullptr;
     for (const Dim& d : type.shape) {
-      if (!d.is_static()) {
-        if (symbol) fail(" depends on a symbol in two dimensions: " + type.to_string());
-        symbol = &d.symbol();
-        if (!is_symbol_name(d.symbol())) fail(": a symbol's name must be letters, digits and underscores");
-        if (d.symbol_maximum() < 1) fail(": the maximum of the symbol '" + d.symbol() + "' is not positive");
-        const auto [known, fresh] = symbols_.emplace(d.symbol(), d.symbol_maximum());
-        if (!fresh && known->second != d.symbol_maximum())
-          fail(": the symbol '" + d.symbol() + "' has two maxima, " + std::to_string(known->second) + " and " +
-               std::to_string(d.symbol_maximum()));
+      for (const Symbol& symbol : d.symbols()) {
+        if (!is_symbol_name(symbol.name)) fail(": a symbol's name must be letters, digits and underscores");
+        if (symbol.least < 1 || symbol.most < symbol.least)
+          fail(": the symbol '" + symbol.name + "' has the range " + symbol.range());
+        const Symbol& known = symbols_.emplace(symbol.name, symbol).first->second;
+        if (!(known == symbol))
+          fail(": the symbol '" + symbol.name + "' has two ranges, " + known.range() + " and " + symbol.range());
       }
-      std::int64_t maximum = 0;
-      if (__builtin_mul_overflow(d.coefficient(), d.symbol_maximum(), &maximum) ||
-          (!zero && __builtin_mul_overflow(bytes, maximum, &bytes)))
+      if (d.maximum() == std::numeric_limits<std::int64_t>::max() ||
+          (!zero && __builtin_mul_overflow(bytes, d.maximum(), &bytes)))
         fail(" is too large: " + type.to_string());
     }
   }
@@ -424,7 +421,7 @@ class Verifier {
 
   const Graph& graph_;
   const VerifyOptions& options_;
-  std::map<std::string, std::int64_t> symbols_;
+  std::map<std::string, Symbol> symbols_;
   std::vector<std::pair<const Optimizer*, const ParameterGroup*>> groups_;  ///< of all optimizers, in order
   ByValue<std::int64_t> group_{-1};                                         ///< of a parameter: its number
   ByValue<bool> updated_, kept_;  ///< a parameter that an update has; a state that one keeps
@@ -455,25 +452,24 @@ bool is_symbol_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
 }
 
-std::vector<std::pair<std::string, std::int64_t>> all_symbols(const Graph& graph) {
-  std::vector<std::pair<std::string, std::int64_t>> found;
-  auto add = [&](const Shape& shape) {
-    for (const Dim& d : shape) {
-      if (d.is_static()) continue;
-      const auto known = std::find_if(found.begin(), found.end(), [&](const auto& s) { return s.first == d.symbol(); });
-      if (known == found.end())
-        found.emplace_back(d.symbol(), d.symbol_maximum());
-      else if (known->second != d.symbol_maximum())
-        throw UserError("the symbol '" + d.symbol() + "' has two maxima, " + std::to_string(known->second) + " and " +
-                        std::to_string(d.symbol_maximum()));
-    }
+std::vector<Symbol> all_symbols(const Graph& graph) {
+  std::map<std::string, Symbol> found;
+  const auto add = [&](const Shape& shape) {
+    for (const Dim& d : shape)
+      for (const Symbol& symbol : d.symbols()) {
+        const Symbol& known = found.emplace(symbol.name, symbol).first->second;
+        if (!(known == symbol))
+          throw UserError("the symbol '" + symbol.name + "' has two ranges, " + known.range() + " and " +
+                          symbol.range());
+      }
   };
   for (const Value& v : graph.values) add(v.type.shape);
   for (const Node& n : graph.nodes)
     for (const auto& [key, a] : n.attributes)
       if (const Shape* s = std::get_if<Shape>(&a)) add(*s);
-  std::sort(found.begin(), found.end());
-  return found;
+  std::vector<Symbol> all;
+  for (auto& [name, symbol] : found) all.push_back(std::move(symbol));
+  return all;
 }
 
 }  // namespace graven::ir

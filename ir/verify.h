@@ -45,8 +45,8 @@ void verify(const Graph& graph);
 /// Letters, digits and underscores, no digit first: what a symbol of a dimension may be called.
 bool is_symbol_name(std::string_view name);
 
-/// The symbols of all values' types and of attributes, with their maxima, sorted by name. User error when two maxima
-/// disagree.
-std::vector<std::pair<std::string, std::int64_t>> all_symbols(const Graph& graph);
+/// The symbols of all values' types and of attributes, sorted by name. User error when two have one name and other
+/// ranges.
+std::vector<Symbol> all_symbols(const Graph& graph);
 
 }  // namespace graven::ir

@@ -149,7 +149,7 @@ std::vector<std::int64_t> sizes_in(const Dataset& data, const std::vector<Tensor
     for (const SymbolicDimension& d : inputs[i].symbolic) {
       if (field.shape.size() + samples != inputs[i].shape.size())
         continue;  // a dimension of 1 is left out: the rest is as large as it may be
-      const std::int64_t size = field.shape[d.dimension - samples] / d.coefficient;
+      const std::int64_t size = (field.shape[d.dimension - samples] - d.offset) / d.coefficient;
       if (sizes[d.symbol] != 0 && sizes[d.symbol] != size)
         throw Error(data.path_of(fields[i]), std::string("field ") + printable(field.name),
                     std::string(symbols[d.symbol].name) + " of " + std::to_string(sizes[d.symbol]) +
@@ -167,7 +167,7 @@ std::vector<std::int64_t> sizes_in(const Dataset& data, const std::vector<Tensor
 std::vector<TensorDescription> with_sizes(std::vector<TensorDescription> tensors,
                                           const std::vector<std::int64_t>& sizes) {
   for (TensorDescription& tensor : tensors)
-    for (const SymbolicDimension& d : tensor.symbolic) tensor.shape[d.dimension] = d.coefficient * sizes[d.symbol];
+    for (const SymbolicDimension& d : tensor.symbolic) tensor.shape[d.dimension] = d.size(sizes[d.symbol]);
   return tensors;
 }
 
@@ -180,9 +180,7 @@ void require_samples(const std::vector<TensorDescription>& inputs) {
     if (input.batch_dimensions.empty()) continue;
     std::string found;
     for (const BatchDimension& d : input.batch_dimensions)
-      found += (found.empty() ? "" : " and ") +
-               (d.coefficient == 1 ? std::string("batch") : std::to_string(d.coefficient) + "*batch") +
-               " as dimension " + std::to_string(d.dimension);
+      found += (found.empty() ? "" : " and ") + d.text() + " as dimension " + std::to_string(d.dimension);
     throw Error(std::string("input \"") + input.name + "\" " + input.type(), "",
                 "the batch as dimension 0 and nowhere else, along which files hold samples (take it so in build() and "
                 "transpose or reshape it there; the library, model.h, takes it as it is)",

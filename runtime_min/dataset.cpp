@@ -257,7 +257,7 @@ void check_field(const Field& field, const std::string& path, const TensorDescri
   if (field.shape.size() == wanted.size()) {
     for (const SymbolicDimension& d : input.symbolic) {
       const std::int64_t found = field.shape[d.dimension - samples];
-      if (found >= d.coefficient && found <= wanted[d.dimension - samples] && found % d.coefficient == 0)
+      if (found >= d.size(d.least) && found <= wanted[d.dimension - samples] && (found - d.offset) % d.coefficient == 0)
         wanted[d.dimension - samples] = found;
     }
   }
@@ -266,6 +266,7 @@ void check_field(const Field& field, const std::string& path, const TensorDescri
     for (const SymbolicDimension& d : input.symbolic)
       larger += (larger.empty() ? ", or smaller in dimension " : " and ") + std::to_string(d.dimension - samples) +
                 (d.coefficient == 1 ? std::string() : " by multiples of " + std::to_string(d.coefficient)) +
+                (d.least == 1 ? std::string() : ", down to " + std::to_string(d.size(d.least)) + ",") +
                 (samples == 1 ? " of a sample" : "");
     throw Error(path, place,
                 std::string("samples of ") + describe(input.sample_shape()) + larger + " for the model's input \"" +

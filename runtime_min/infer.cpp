@@ -249,12 +249,17 @@ void start(InferenceModel& model, const Options& options, bool weights_needed) {
 /// What is neither of samples nor shared by all of them is a whole call's: a sum over the batch, or rows in another
 /// order. One call gives it, in its true size; an Error where more are needed, or a fixed batch would be filled up, for
 /// an output that is written or printed.
-void fit_to_call(InferenceDescription& description, const Options& options, const Dataset& data) {
+void fit_to_call(InferenceDescription& description, const Options& options, const Dataset& data,
+                 const std::vector<std::int64_t>& sizes) {
   const std::int64_t n = data.size();
   const bool fits = description.batch_is_symbolic ? n <= options.batch : n == options.batch;
   const bool all = options.output.find(',') != std::string::npos;
   for (std::size_t t = 0; t < description.outputs.size(); ++t) {
     TensorDescription& output = description.outputs[t];
+    for (const ComputedDimension& d : output.computed) {
+      const bool is_all = description.batch_is_symbolic && n <= options.batch;
+      output.shape[d.dimension] = d.size(is_all ? n : options.batch, sizes.data());
+    }
     if (output.batched || output.shared) continue;
     if (!fits && (t == 0 || all)) {
       throw Error(data.path(), std::string("output \"") + output.name + "\" " + output.type(),
@@ -263,7 +268,7 @@ void fit_to_call(InferenceDescription& description, const Options& options, cons
                   std::to_string(n));
     }
     if (fits && description.batch_is_symbolic)
-      for (const BatchDimension& d : output.batch_dimensions) output.shape[d.dimension] = d.coefficient * n;
+      for (const BatchDimension& d : output.batch_dimensions) output.shape[d.dimension] = d.coefficient * n + d.offset;
   }
 }
 
@@ -278,7 +283,7 @@ void run(InferenceModel& model, const Options& options, bool weights_given) {
   InferenceDescription description = described;
   description.inputs = with_sizes(described.inputs, sizes);
   description.outputs = with_sizes(described.outputs, sizes);
-  fit_to_call(description, options, data);
+  fit_to_call(description, options, data, sizes);
   const BatchSource source(data, description.inputs, options.normalization);
   start(model, options, weights_needed);
   model.resize(sizes.data());

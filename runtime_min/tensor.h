@@ -79,20 +79,34 @@ inline std::string describe(DType dtype, const Dims& shape) { return name(dtype)
 /// A size that the files decide: a symbol of the model that is not the batch.
 struct SymbolDescription {
   const char* name = "";     ///< "length"
-  std::int64_t maximum = 1;  ///< it may be anything from 1 to this
+  std::int64_t maximum = 1;  ///< the largest that it may be
 };
 
-/// A dimension that is a multiple of a symbol.
+/// A dimension that is a multiple of a symbol and a number.
 struct SymbolicDimension {
   std::size_t dimension = 0;     ///< of the tensor's shape
   std::size_t symbol = 0;        ///< of the model's list of symbols
-  std::int64_t coefficient = 1;  ///< the dimension is coefficient * symbol
+  std::int64_t coefficient = 1;  ///< the dimension is coefficient * symbol + offset
+  std::int64_t offset = 0;
+  std::int64_t least = 1;  ///< the smallest that the symbol may be
+  std::int64_t size(std::int64_t symbol_size) const { return coefficient * symbol_size + offset; }
 };
 
-/// A dimension that is a multiple of the batch.
+/// A dimension of an output that is any other expression.
+struct ComputedDimension {
+  std::size_t dimension = 0;                                                      ///< of the tensor's shape
+  std::int64_t (*size)(std::int64_t batch, const std::int64_t* sizes) = nullptr;  ///< of the model's list of symbols
+};
+
+/// A dimension that is a multiple of the batch and a number.
 struct BatchDimension {
   std::size_t dimension = 0;     ///< of the tensor's shape
-  std::int64_t coefficient = 1;  ///< the dimension is coefficient * batch
+  std::int64_t coefficient = 1;  ///< the dimension is coefficient * batch + offset
+  std::int64_t offset = 0;
+  std::string text() const {
+    return (coefficient == 1 ? "" : std::to_string(coefficient) + "*") + std::string("batch") +
+           (offset == 0 ? "" : (offset < 0 ? "" : "+") + std::to_string(offset));
+  }
 };
 
 /// An input or output of the model.
@@ -105,6 +119,7 @@ struct TensorDescription {
   std::int64_t ignored = -100;  ///< with classes: a value beside them that is valid too, of labels that do not count
   const char* comment = "";     ///< for --help: "images, 28 x 28, one channel"
   std::vector<SymbolicDimension> symbolic{};  ///< whose sizes in `shape` are the largest
+  std::vector<ComputedDimension> computed{};  ///< the same
   /// All dimensions that are of the batch, where that is not just dimension 0: samples are then neither rows of it nor
   /// left out of it, and it is not batched.
   std::vector<BatchDimension> batch_dimensions{};
@@ -119,8 +134,7 @@ struct TensorDescription {
     for (std::size_t i = 0; i < shape.size(); ++i) {
       std::string size = std::to_string(shape[i]);
       for (const BatchDimension& d : batch_dimensions)
-        if (d.dimension == i)
-          size = (d.coefficient == 1 ? "" : std::to_string(d.coefficient) + "*") + std::string("batch");
+        if (d.dimension == i) size = d.text();
       s += (i == 0 ? "" : ",") + size;
     }
     return s + "]";

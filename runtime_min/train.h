@@ -47,7 +47,7 @@ struct TrainingDescription {
   std::vector<SymbolDescription> symbols{};  ///< besides the batch: the files say what they stand for
   std::int64_t batch = 1;                    ///< samples of a step at the most
   bool batch_is_symbolic = false;            ///< any batch from 1 to `batch` will do; otherwise it is exactly `batch`
-  std::int64_t least_batch = 1;  ///< of a symbolic batch: 2 where a batch norm has one value a sample and channel
+  std::int64_t least_batch = 1;  ///< of a symbolic batch: such as 2 where a batch norm has one value a channel
   std::vector<ParameterGroup> groups{};
   const char* graph_hash = "";  ///< SHA-256 of graph.json: a checkpoint of another graph is refused
   const char* generator = "";   ///< "graven 0.1.0"

@@ -238,7 +238,7 @@ class Writer {
   }
 
   static bool mentions(const ir::KernelCall& call, const std::string& symbol) {
-    auto in = [&](const Dim& d) { return !d.is_static() && d.symbol() == symbol; };
+    auto in = [&](const Dim& d) { return d.depends_on(symbol); };
     auto in_list = [&](const std::vector<Dim>& list) { return std::any_of(list.begin(), list.end(), in); };
     for (const auto& [key, value] : call.config) {
       if (const Dim* d = std::get_if<Dim>(&value); d && in(*d)) return true;

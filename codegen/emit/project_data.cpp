@@ -199,8 +199,7 @@ class Builder {
     t["storage"] = fmt::format("{}", std::max<std::int64_t>(1, type.shape.numel().maximum()));
     t["tested"] = tested(type.shape);
     t["tested_storage"] = fmt::format("{}", std::max<std::int64_t>(1, tested_count(type.shape)));
-    t["count_in_step"] =
-        type.shape.is_static() ? values_.dimension(type.shape.numel()) : step_dimension(type.shape.numel());
+    t["count_in_step"] = values_.dimension(type.shape.numel(), "step.size.");
     return t;
   }
   /// The shape that the self-test runs with.
@@ -210,15 +209,7 @@ class Builder {
     return join(dims);
   }
   std::int64_t tested_count(const ir::Shape& shape) const { return tested_size(shape.numel()); }
-  std::int64_t tested_size(const ir::Dim& d) const {
-    return d.is_static() ? d.value() : d.at(extent_.symbols.at(d.symbol()));
-  }
-  std::string step_dimension(const ir::Dim& d) const {
-    for (const Symbol& s : values_.symbols())
-      if (s.name == d.symbol()) return fmt::format("{} * step.size.{}", d.coefficient(), s.identifier);
-    return values_.dimension(d);
-  }
-
+  std::int64_t tested_size(const ir::Dim& d) const { return d.at(extent_.symbols); }
   /// Inputs, outputs, and how functions take them.
   void signature() {
     json& d = out_.common;
@@ -234,9 +225,8 @@ class Builder {
 
     const std::int64_t batch = batch_ = batch_size();
     auto is_batched = [&](const ir::Shape& s) {
-      if (s.empty() || !batch_dimensions(s).empty()) return false;
-      return batch_symbol_.empty() ? s[0].is_static() && s[0].value() == batch
-                                   : !s[0].is_static() && s[0] == ir::Dim(batch_symbol_, batch);
+      if (s.empty() || (!batch_symbol_.empty() && is_elsewhere(s, batch_symbol_))) return false;
+      return batch_symbol_.empty() ? s[0] == ir::Dim(batch) : is_symbol(s[0], batch_symbol_);
     };
     auto c_type = [](std::string type) { return type.compare(0, 5, "std::") == 0 ? type.substr(5) : type; };
     for (std::size_t i = 0; i < graph_.inputs.size(); ++i) {
@@ -261,11 +251,16 @@ class Builder {
       names.push_back(member);
       erased.push_back(fmt::format("static_cast<const {}*>(inputs[{}])", type, i));
     }
-    const std::map<std::string, std::int64_t> least = ir::least_sizes(graph_);
+    const ir::SizeRules rules = ir::size_rules(graph_);
+    d["size_bounds"] = json::array();
+    for (const ir::SizeBound& bound : rules.bounds)
+      d["size_bounds"].push_back({{"size", values_.dimension(bound.size)},
+                                  {"name", bound.size.to_string()},
+                                  {"least", fmt::format("{}", bound.least)}});
     for (const Symbol& s : values_.symbols()) {
-      const auto bound = least.find(s.name);
       d["symbols"].push_back({{"identifier", s.identifier},
-                              {"least", fmt::format("{}", bound == least.end() ? 1 : bound->second)},
+                              {"least", fmt::format("{}", rules.find(s.name)->least)},
+                              {"given_least", fmt::format("{}", s.least)},
                               {"maximum", fmt::format("{}", s.maximum)},
                               {"tested", fmt::format("{}", extent_.symbols.at(s.name))}});
       parameters.push_back("std::int64_t " + s.identifier);
@@ -322,7 +317,7 @@ class Builder {
     std::vector<bool> depends(graph_.values.size(), false);
     for (const ir::ValueId v : graph_.inputs) {
       const ir::Shape& shape = graph_.type(v).shape;
-      depends[at(v)] = is_batched(shape) || !batch_dimensions(shape).empty();
+      depends[at(v)] = is_batched(shape) || (!counted_.empty() && is_elsewhere(shape, counted_));
       if (!options_.jit_entry && !batch_dimensions(shape).empty())
         out_.notes.push_back(fmt::format(
             "the program cannot be fed: the input '{}' {} has the batch elsewhere than as its first dimension; the "
@@ -333,16 +328,35 @@ class Builder {
       if (std::any_of(n.inputs.begin(), n.inputs.end(),
                       [&](ir::ValueId v) { return v != ir::kNone && depends[at(v)]; }))
         for (const ir::ValueId v : n.outputs) depends[at(v)] = true;
+    // As the programs know them: the batch, and the others by their place in a list.
+    const auto size_in_program = [&](const ir::Symbol& symbol) {
+      if (symbol.name == batch_symbol_) return std::string("batch");
+      return fmt::format("size[{}]", std::find(others.begin(), others.end(), symbol.name) - others.begin());
+    };
     const auto say_symbolic = [&](json& tensors, const std::vector<ir::ValueId>& values, bool are_inputs) {
       for (std::size_t i = 0; i < values.size(); ++i) {
-        std::vector<std::string> dimensions;
+        std::vector<std::string> dimensions, computed;
         const ir::Shape& shape = graph_.type(values[i]).shape;
         for (std::size_t k = 0; k < shape.rank(); ++k) {
-          const auto found = std::find(others.begin(), others.end(), shape[k].symbol());
-          if (!shape[k].is_static() && found != others.end())
-            dimensions.push_back(fmt::format("{{{}, {}, {}}}", k, found - others.begin(), shape[k].coefficient()));
+          if (shape[k].is_static()) continue;
+          const std::optional<ir::Dim::Linear> linear = shape[k].linear();
+          if (!linear) {
+            const bool reads_batch = !batch_symbol_.empty() && shape[k].depends_on(batch_symbol_);
+            const bool reads_sizes = shape[k].symbols().size() > (reads_batch ? 1U : 0U);
+            computed.push_back(fmt::format("{{{}, [](std::int64_t{}, const std::int64_t*{}) {{ return {}; }}}}", k,
+                                           reads_batch ? " batch" : "", reads_sizes ? " size" : "",
+                                           shape[k].to_code(size_in_program)));
+            continue;
+          }
+          const auto found = std::find(others.begin(), others.end(), linear->symbol.name);
+          if (found == others.end()) continue;
+          std::string text = fmt::format("{}, {}, {}", k, found - others.begin(), linear->coefficient);
+          if (linear->offset != 0 || linear->symbol.least != 1)
+            text += fmt::format(", {}, {}", linear->offset, linear->symbol.least);
+          dimensions.push_back("{" + text + "}");
         }
         std::string text = dimensions.empty() ? std::string() : fmt::format(", .symbolic = {{{}}}", join(dimensions));
+        if (!computed.empty()) text += fmt::format(", .computed = {{{}}}", join(computed));
         if (const std::vector<std::string> elsewhere = batch_dimensions(shape); !elsewhere.empty())
           text += fmt::format(", .batch_dimensions = {{{}}}", join(elsewhere));
         if (!are_inputs && !is_batched(shape) && !depends[at(values[i])]) text += ", .shared = true";
@@ -355,43 +369,60 @@ class Builder {
     d["batch_if_passed"] = batch_symbol_.empty() ? " /* batch */" : " batch";
     d["batch_is_symbolic"] = batch_symbol_.empty() ? "false" : "true";
     // Statistics of a batch need more than one value a channel: where a sample has one, two samples.
-    d["least_batch_is_two"] = !batch_symbol_.empty() && least.count(batch_symbol_) != 0;
+    d["least_batch"] = batch_symbol_.empty() ? "1" : fmt::format("{}", rules.find(batch_symbol_)->least);
   }
 
   /// The samples of a call: the maximum of the symbol that is an input's first dimension, or the first dimension of the
   /// first input that has one. Of several such symbols it is the first that no input has elsewhere.
   std::int64_t batch_size() {
-    const auto is_elsewhere = [&](const std::string& symbol) {
+    const auto is_elsewhere_in_one = [&](const std::string& symbol) {
       return std::any_of(graph_.inputs.begin(), graph_.inputs.end(),
-                         [&](ir::ValueId v) { return !dimensions_elsewhere(graph_.type(v).shape, symbol).empty(); });
+                         [&](ir::ValueId v) { return is_elsewhere(graph_.type(v).shape, symbol); });
     };
-    const ir::Dim* batch = nullptr;
-    for (const ir::ValueId v : graph_.inputs)
-      if (const ir::Shape& s = graph_.type(v).shape; !s.empty() && !s[0].is_static() && s[0].coefficient() == 1)
-        if (batch == nullptr || (is_elsewhere(batch->symbol()) && !is_elsewhere(s[0].symbol()))) batch = &s[0];
-    if (batch != nullptr) {
-      batch_symbol_ = counted_ = batch->symbol();
-      return batch->maximum();
+    std::optional<ir::Symbol> batch;
+    for (const ir::ValueId v : graph_.inputs) {
+      const ir::Shape& s = graph_.type(v).shape;
+      if (s.empty() || s[0].is_static()) continue;
+      const ir::Symbol symbol = s[0].symbols()[0];
+      if (!is_symbol(s[0], symbol.name)) continue;
+      if (!batch || (is_elsewhere_in_one(batch->name) && !is_elsewhere_in_one(symbol.name))) batch = symbol;
+    }
+    if (batch) {
+      batch_symbol_ = counted_ = batch->name;
+      return batch->most;
     }
     // No input has a symbol there, but one may be called a batch: whatever a first dimension counts, it is not samples.
     for (const ir::ValueId v : graph_.inputs)
       for (const ir::Dim& d : graph_.type(v).shape)
-        if (counted_.empty() && !d.is_static() && d.symbol().find("batch") != std::string::npos) counted_ = d.symbol();
+        for (const ir::Symbol& s : d.symbols())
+          if (counted_.empty() && s.name.find("batch") != std::string::npos) counted_ = s.name;
     for (const ir::ValueId v : graph_.inputs)
       if (const ir::Shape& s = graph_.type(v).shape; !s.empty() && s[0].is_static()) return s[0].value();
     return 1;
   }
 
-  /// Where the symbol stands, as {dimension, coefficient} in C++; nothing where it is just the first dimension.
+  /// The symbol, and nothing with it.
+  static bool is_symbol(const ir::Dim& d, const std::string& symbol) {
+    const std::optional<ir::Dim::Linear> linear = d.linear();
+    return linear && linear->symbol.name == symbol && linear->coefficient == 1 && linear->offset == 0;
+  }
+  /// Whether the symbol is in a shape otherwise than as its first dimension.
+  static bool is_elsewhere(const ir::Shape& shape, const std::string& symbol) {
+    for (std::size_t k = 0; k < shape.rank(); ++k)
+      if (shape[k].depends_on(symbol) && (k > 0 || !is_symbol(shape[k], symbol))) return true;
+    return false;
+  }
+
+  /// Where the symbol stands, as {dimension, coefficient, offset} in C++; nothing where it is just the first dimension.
   static std::vector<std::string> dimensions_elsewhere(const ir::Shape& shape, const std::string& symbol) {
     std::vector<std::string> dimensions;
-    bool plain = true;
+    if (!is_elsewhere(shape, symbol)) return dimensions;
     for (std::size_t k = 0; k < shape.rank(); ++k)
-      if (!shape[k].is_static() && shape[k].symbol() == symbol) {
-        dimensions.push_back(fmt::format("{{{}, {}}}", k, shape[k].coefficient()));
-        plain = plain && k == 0 && shape[k].coefficient() == 1;
-      }
-    return plain ? std::vector<std::string>() : dimensions;
+      if (const auto linear = shape[k].linear(); linear && linear->symbol.name == symbol)
+        dimensions.push_back(linear->offset == 0
+                                 ? fmt::format("{{{}, {}}}", k, linear->coefficient)
+                                 : fmt::format("{{{}, {}, {}}}", k, linear->coefficient, linear->offset));
+    return dimensions;
   }
   std::vector<std::string> batch_dimensions(const ir::Shape& shape) const {
     return counted_.empty() ? std::vector<std::string>() : dimensions_elsewhere(shape, counted_);

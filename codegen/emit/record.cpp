@@ -516,8 +516,8 @@ Need need_of(const ir::Graph& graph, const Evaluation* evaluation, const std::ma
 
 Extent extent_of(const ir::Graph& graph, const Evaluation* evaluation, const EmitOptions& options) {
   Extent extent;
-  const auto symbols = graph.symbols();
-  extent.symbols = {symbols.begin(), symbols.end()};
+  const ir::SizeRules rules = ir::size_rules(graph);
+  for (const ir::Symbol& s : rules.symbols) extent.symbols.emplace(s.name, s.most);
   if (options.jit_entry) return extent;
   const auto limit = static_cast<double>(options.selftest);
   for (;;) {
@@ -527,7 +527,8 @@ Extent extent_of(const ir::Graph& graph, const Evaluation* evaluation, const Emi
     bool less = false;
     for (auto& [name, size] : extent.symbols) {
       // Statistics of a batch need two samples.
-      if (size > 2) size = (size + 1) / 2, less = true;
+      const std::int64_t least = std::max<std::int64_t>(rules.find(name)->least, 2);
+      if (size > least) size = std::max((size + 1) / 2, least), less = true;
     }
     if (!less) return extent;
     extent.reduced = true;

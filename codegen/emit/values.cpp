@@ -206,7 +206,7 @@ ValueNames::ValueNames(const ir::Graph& graph, const Plan& plan, const ir::Graph
     if (inputs.count(r)) r += ".output";
     parameters.push_back(r);
   }
-  for (const auto& [name, maximum] : graph.symbols()) {
+  for (const auto& [name, least, most] : graph.symbols()) {
     const bool is_taken = std::find(parameters.begin(), parameters.end(), name) != parameters.end();
     parameters.push_back(sizes.emplace_back(is_taken ? name + ".size" : name));
   }
@@ -215,8 +215,8 @@ ValueNames::ValueNames(const ir::Graph& graph, const Plan& plan, const ir::Graph
   if (!project.empty()) words.insert(words.end(), {project, model_type, weights_type});
   names_[kParametersOfCalls] = Names(parameters, {}, words);
   for (const std::string& r : results) outputs_.push_back(names_[kParametersOfCalls][r]);
-  for (const auto& [name, maximum] : graph.symbols())
-    symbols_.push_back({name, names_[kParametersOfCalls][sizes[symbols_.size()]], maximum});
+  for (const auto& [name, least, most] : graph.symbols())
+    symbols_.push_back({name, names_[kParametersOfCalls][sizes[symbols_.size()]], least, most});
 }
 
 bool ValueNames::is_in_weights_block(ir::ValueId value) const {
@@ -318,12 +318,12 @@ std::string ValueNames::hyper(ir::ValueId value) const {
 }
 
 std::string ValueNames::dimension(const ir::Dim& dim, std::string_view object) const {
-  if (dim.is_static()) return fmt::format("{}", dim.value());
-  const auto found =
-      std::find_if(symbols_.begin(), symbols_.end(), [&](const Symbol& s) { return s.name == dim.symbol(); });
-  GRAVEN_CHECK(found != symbols_.end(), "the graph has no dimension " + dim.symbol());
-  const std::string symbol = std::string(object) + found->identifier;
-  return dim.coefficient() == 1 ? symbol : fmt::format("{} * {}", dim.coefficient(), symbol);
+  return dim.to_code([&](const ir::Symbol& symbol) {
+    const auto found =
+        std::find_if(symbols_.begin(), symbols_.end(), [&](const Symbol& s) { return s.name == symbol.name; });
+    GRAVEN_CHECK(found != symbols_.end(), "the graph has no dimension " + symbol.name);
+    return std::string(object) + found->identifier;
+  });
 }
 
 }  // namespace graven::codegen

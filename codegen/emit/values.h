@@ -20,7 +20,7 @@ namespace graven::codegen {
 struct Symbol {
   std::string name;        ///< in the graph: "batch"
   std::string identifier;  ///< in C++
-  std::int64_t maximum = 0;
+  std::int64_t least = 1, maximum = 0;
 };
 
 class ValueNames {
@@ -58,7 +58,7 @@ class ValueNames {
 
   const std::string& root() const { return root_; }
   const std::vector<Symbol>& symbols() const { return symbols_; }
-  /// A dimension as a C++ expression over the symbols: "64", "784 * batch".
+  /// A dimension as a C++ expression over the symbols: "64", "784 * batch", "batch * length + 1".
   std::string dimension(const ir::Dim& dim, std::string_view object = {}) const;
   /// Parameters, buffers and those constants that are too large for the code: what the weights file holds, in order.
   const std::vector<ir::ValueId>& stored() const { return stored_; }

@@ -66,8 +66,7 @@ Tensor glu(const Operand& x, std::int64_t dim) {
   const Tensor& t = x.tensor();
   if (t.dim() == 0) fail("glu", "a scalar has no halves", at);
   const Dim& size = t.shape()[static_cast<std::size_t>(detail::normalize_dim(dim, t.dim(), "glu", at))];
-  if (size.coefficient() % 2 != 0)
-    fail("glu", fmt::format("dimension {} of {} has no two halves", dim, t.describe()), at);
+  if (!divide(size, 2)) fail("glu", fmt::format("dimension {} of {} has no two halves", dim, t.describe()), at);
   if (size == Dim(0)) return mul(Operand(t, at), Operand(sigmoid(Operand(t, at)), at));
   const std::vector<Tensor> halves = t.chunk(2, dim, at);
   return mul(Operand(halves[0], at), Operand(sigmoid(Operand(halves[1], at)), at));

@@ -126,21 +126,21 @@ Tensor conv_transpose2d(const Operand& x, const Tensor& weight, const Tensor& bi
   return batched(x, 4, "conv_transpose2d", [&](const Tensor& images) {
     const Sizes stride = list(o.stride), padding = list(o.padding), more = list(o.output_padding),
                 dilation = list(o.dilation);
-    Sizes size(2);
+    Shape size{0, 0};
     bool reaches = true;  // a convolution of the result with this padding gives the size of x
     for (std::size_t d = 0; d < 2; ++d) {
       check_transposed("conv_transpose2d", stride[d], dilation[d], padding[d], more[d], at);
       const auto dim = static_cast<std::int64_t>(d) + 2;
-      const std::int64_t from = fixed_size(images, dim, "conv_transpose2d", at),
-                         taps = fixed_size(weight, dim, "conv_transpose2d", at);
-      size[d] = (from - 1) * stride[d] - 2 * padding[d] + dilation[d] * (taps - 1) + more[d] + 1;
-      if (size[d] < 1)
+      const std::int64_t taps = fixed_size(weight, dim, "conv_transpose2d", at);
+      size[d] = (images.shape()[d + 2] - 1) * stride[d] + Dim(dilation[d] * (taps - 1) - 2 * padding[d] + more[d] + 1);
+      if (size[d].minimum() < 1)
         fail("conv_transpose2d",
-             fmt::format("dimension {} of the result would have {} elements: the padding is too large", dim, size[d]),
+             fmt::format("dimension {} of the result would have {} elements: the padding is too large", dim,
+                         size[d].to_string()),
              at);
       reaches = reaches && more[d] < stride[d];
     }
-    const auto transposed = [&](const Sizes& pads, const Sizes& sizes) {
+    const auto transposed = [&](const Sizes& pads, const Shape& sizes) {
       return apply(
           "conv2d_backward_input", {images, weight},
           {{"stride", stride}, {"padding", pads}, {"dilation", dilation}, {"groups", o.groups}, {"input_size", sizes}},
@@ -151,8 +151,8 @@ Tensor conv_transpose2d(const Operand& x, const Tensor& weight, const Tensor& bi
       y = transposed(padding, size);
     } else {
       // Without padding first; then what lies around it is cut off, or zeros are added.
-      Sizes full(2);
-      for (std::size_t d = 0; d < 2; ++d) full[d] = size[d] + 2 * padding[d] - more[d];
+      Shape full{0, 0};
+      for (std::size_t d = 0; d < 2; ++d) full[d] = size[d] + Dim(2 * padding[d] - more[d]);
       y = pad(Operand(transposed({0, 0}, full), at),
               {-padding[1], more[1] - padding[1], -padding[0], more[0] - padding[0]});
     }

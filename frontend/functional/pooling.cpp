@@ -39,9 +39,9 @@ namespace {
 template <class F, class G>
 Tensor planes_then_depth(const Tensor& volumes, const char* function, Location at, F&& f, G&& g) {
   const Shape& s = volumes.shape();
-  for (std::int64_t d = 2; d < 5; ++d) (void)fixed_size(volumes, d, function, at);
+  (void)fixed_size(volumes, 2, function, at);
   const Tensor flat = f(volumes.reshape({s[0], s[1] * s[2], s[3], s[4]}, at));
-  const std::int64_t height = flat.size(2), width = flat.size(3);
+  const Dim height = flat.shape()[2], width = flat.shape()[3];
   const Tensor deep = g(flat.reshape({s[0], s[1], s[2], height * width}, at));
   return deep.reshape({s[0], s[1], deep.shape()[2], height, width}, at);
 }
@@ -73,11 +73,11 @@ Tensor adaptive_max_along(const Tensor& images, std::int64_t dim, std::int64_t o
 }
 
 Tensor adaptive_mean_along(const Tensor& t, std::int64_t dim, std::int64_t out, const char* function, Location at) {
-  const std::int64_t in = fixed_size(t, dim, function, at);
-  if (out < 1 || in < 1)
+  const Dim& in = t.shape()[static_cast<std::size_t>(dim)];
+  if (out < 1 || in.minimum() < 1)
     fail(function, fmt::format("cannot make {} elements of dimension {} of {}", out, dim, t.describe()), at);
-  if (in == out) return t;
-  return apply("resample", {t}, {{"dim", dim}, {"size", out}, {"mode", std::string("area")}}, at);
+  if (in == Dim(out)) return t;
+  return apply("resample", {t}, {{"dim", dim}, {"size", Shape{out}}, {"mode", std::string("area")}}, at);
 }
 
 /// Averages over whole windows times their size, over another divisor.
@@ -109,12 +109,17 @@ Tensor avg_pool2d(const Operand& x, Size2 kernel_size, const AvgPool2dOptions& o
 Tensor adaptive_avg_pool2d(const Operand& x, Size2 output_size) {
   const Location at = x.where().in("adaptive_avg_pool2d");
   return batched(x, 4, "adaptive_avg_pool2d", [&](const Tensor& images) {
-    const std::int64_t height = fixed_size(images, 2, "adaptive_avg_pool2d", at),
-                       width = fixed_size(images, 3, "adaptive_avg_pool2d", at);
-    const bool divides = output_size.height >= 1 && output_size.width >= 1 && height >= 1 && width >= 1 &&
-                         height % output_size.height == 0 && width % output_size.width == 0;
-    if (divides)
-      return avg_pool2d(Operand(images, at), Size2(height / output_size.height, width / output_size.width), {});
+    const Dim &height = images.shape()[2], &width = images.shape()[3];
+    if (height.is_static() && width.is_static()) {
+      const bool divides = output_size.height >= 1 && output_size.width >= 1 && height.value() >= 1 &&
+                           width.value() >= 1 && height.value() % output_size.height == 0 &&
+                           width.value() % output_size.width == 0;
+      if (divides)
+        return avg_pool2d(Operand(images, at),
+                          Size2(height.value() / output_size.height, width.value() / output_size.width), {});
+    } else if (output_size.height == 1 && output_size.width == 1 && height.minimum() >= 1 && width.minimum() >= 1) {
+      return mean(Operand(images, at), {2, 3}, true);
+    }
     const Tensor rows = adaptive_mean_along(images, 2, output_size.height, "adaptive_avg_pool2d", at);
     return adaptive_mean_along(rows, 3, output_size.width, "adaptive_avg_pool2d", at);
   });

@@ -219,7 +219,7 @@ std::tuple<Tensor, Tensor> first_sorted(const Operand& x, std::int64_t k, std::i
   const Dim size = t.dim() == 0 ? Dim(1) : t.shape()[static_cast<std::size_t>(d)];
   if (k < least || k > size.maximum())
     fail(function, fmt::format("k must lie in [{}, {}], got {}", least, size.maximum(), k), at);
-  if (k <= size.coefficient()) return sorted(Operand(t, at), d, descending, k, function);
+  if (k <= size.minimum()) return sorted(Operand(t, at), d, descending, k, function);
   const auto [values, indices] = sorted(Operand(t, at), d, descending, -1, function);
   return {values.narrow(d, 0, k, at), indices.narrow(d, 0, k, at)};
 }

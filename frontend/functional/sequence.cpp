@@ -16,13 +16,9 @@ using detail::fail;
 
 namespace {
 
-constexpr std::string_view kGiveMask =
-    "is_causal makes a mask of fixed lengths; the lengths of attn_mask may be a symbol where the other is fixed";
-
 /// 0 where a query sees a key, -infinity elsewhere: [queries, keys]. All layers of a graph share one.
-Tensor causal_mask(const Tensor& q, std::int64_t keys, Location where) {
-  const std::int64_t queries = detail::fixed_size(q, -2, "scaled_dot_product_attention", where, kGiveMask);
-  const ir::Attributes attributes{{"queries", queries}, {"keys", keys}, {"dtype", q.dtype()}};
+Tensor causal_mask(const Tensor& q, const Dim& keys, Location where) {
+  const ir::Attributes attributes{{"shape", Shape{q.shape().back(1), keys}}, {"dtype", q.dtype()}};
   const ir::OpDef& op = ir::kCausalMask;
   return detail::would_record({q}) ? detail::active_trace()->record(op, {}, attributes, where).at(0)
                                    : detail::apply(op, {}, attributes, where).at(0);
@@ -73,7 +69,7 @@ Tensor scaled_dot_product_attention(const Operand& query, const Tensor& all_keys
   role.emplace("scores");
   Tensor scores = matmul(at(scaled), at(columns));
   if (o.is_causal) {
-    scores = add(at(scores), at(causal_mask(q, detail::fixed_size(key, -2, kName, where, kGiveMask), where)));
+    scores = add(at(scores), at(causal_mask(q, key.shape().back(1), where)));
   } else if (o.attn_mask.defined() && o.attn_mask.dtype() == DType::boolean) {
     scores = graven::where(at(o.attn_mask), at(scores), Operand(-std::numeric_limits<double>::infinity(), where));
   } else if (o.attn_mask.defined()) {

@@ -75,7 +75,6 @@ Tensor unflatten(const Operand& x, std::int64_t dim, const Shape& sizes) {
   const Tensor& t = x.tensor();
   if (t.dim() == 0) fail("unflatten", "a scalar has no dimensions", x.where());
   const auto at = static_cast<std::size_t>(normalize_dim(dim, t.dim(), "unflatten", x.where()));
-  detail::require_one_symbol(sizes, "unflatten", x.where());
   std::vector<Dim> dims = sizes.dims();
   Dim known = 1;
   std::ptrdiff_t open = -1;
@@ -88,8 +87,8 @@ Tensor unflatten(const Operand& x, std::int64_t dim, const Shape& sizes) {
     open = static_cast<std::ptrdiff_t>(i);
   }
   const Dim& whole = t.shape()[at];
-  if (open >= 0 && known.is_static() && known.value() > 0 && whole.coefficient() % known.value() == 0) {
-    dims[static_cast<std::size_t>(open)] = whole / known;
+  if (const std::optional<Dim> rest = open >= 0 ? divide(whole, known) : std::nullopt) {
+    dims[static_cast<std::size_t>(open)] = *rest;
     known = whole;
   }
   if (known != whole || dims.empty())
@@ -357,7 +356,6 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, std::string_vie
     const std::size_t place = exchanged && i < 2 ? 1 - i : i;
     std::vector<Dim> ones(shape.size(), Dim(1));
     ones[place] = shape[place];
-    detail::require_one_symbol(Shape(shape), "meshgrid", where);
     grids.push_back(tensors[i].reshape(Shape(ones), where).expand(Shape(shape), where));
   }
   return grids;
@@ -403,8 +401,7 @@ Tensor pixel_unshuffle(const Operand& x, std::int64_t downscale_factor) {
   const Location at = x.where().in("pixel_unshuffle");
   const std::int64_t f = downscale_factor;
   require_factor("pixel_unshuffle", "downscale_factor", f, at);
-  // Of a symbol its multiple is divided.
-  if (t.dim() < 3 || t.shape().back(1).coefficient() % f != 0 || t.shape().back(0).coefficient() % f != 0)
+  if (t.dim() < 3 || !divide(t.shape().back(1), f) || !divide(t.shape().back(0), f))
     fail("pixel_unshuffle",
          fmt::format("expects [..., channels, h, w] with h and w multiples of {}, got {}", f, t.describe()), at);
   const Dim channels = t.shape().back(2), height = t.shape().back(1) / Dim(f), width = t.shape().back(0) / Dim(f);

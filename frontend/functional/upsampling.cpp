@@ -28,6 +28,19 @@ constexpr Mode kModes[] = {{"nearest", "nearest", 0, false}, {"nearest-exact", "
                            {"trilinear", "linear", 5, true}, {"bicubic", "cubic", 4, true},
                            {"area", "area", 0, false}};
 
+/// `from` times the factor, rounded down. Of a symbol where an expression says that: a whole number of halves, quarters
+/// and so on.
+Dim scaled(const Dim& from, double factor, Location where) {
+  if (from.is_static()) return static_cast<std::int64_t>(std::floor(static_cast<double>(from.value()) * factor));
+  for (std::int64_t parts = 1; parts <= 1024; parts *= 2)
+    if (const double whole = factor * static_cast<double>(parts); whole == std::floor(whole) && whole < 0x1p30)
+      return floor_divide(from * Dim(static_cast<std::int64_t>(whole)), parts);
+  fail("interpolate",
+       fmt::format("the scale_factor of {} must be a whole number of halves, quarters, ..., 1024ths, got {}",
+                   from.to_string(), factor),
+       where);
+}
+
 }  // namespace
 
 Tensor interpolate(const Operand& x, const InterpolateOptions& options) {
@@ -56,24 +69,24 @@ Tensor interpolate(const Operand& x, const InterpolateOptions& options) {
   if (given != 1 && given != count)
     fail("interpolate", fmt::format("expects 1 or {} numbers for {}, got {}", count, t.describe(), given), where);
 
-  Sizes sizes(count);
+  std::vector<Dim> sizes(count);
   std::vector<double> steps(count, 0);  // 0: the quotient of the sizes
   std::vector<double> growth(count);
   for (std::size_t i = 0; i < count; ++i) {
-    const std::int64_t from = detail::fixed_size(t, static_cast<std::int64_t>(i) + 2, "interpolate", where);
+    const Dim& from = t.shape()[i + 2];
     if (!options.size.empty()) {
       sizes[i] = options.size[given == 1 ? 0 : i];
     } else {
-      const double factor = options.scale_factor[given == 1 ? 0 : i],
-                   size = std::floor(static_cast<double>(from) * factor);
-      if (!(factor > 0) || !(size < 0x1p30))
+      const double factor = options.scale_factor[given == 1 ? 0 : i];
+      if (!(factor > 0) || !(std::floor(static_cast<double>(from.maximum()) * factor) < 0x1p30))
         fail("interpolate", fmt::format("scale_factor must be positive and finite, got {}", factor), where);
-      sizes[i] = static_cast<std::int64_t>(size);
+      sizes[i] = scaled(from, factor, where);
       if (!options.recompute_scale_factor) steps[i] = 1 / factor;
     }
-    if (sizes[i] < 1)
+    if (sizes[i].minimum() < 1)
       fail("interpolate", fmt::format("dimension {} of {} would have no elements", i + 2, t.describe()), where);
-    growth[i] = static_cast<double>(sizes[i]) / static_cast<double>(std::max<std::int64_t>(from, 1));
+    growth[i] =
+        static_cast<double>(sizes[i].maximum()) / static_cast<double>(std::max<std::int64_t>(from.maximum(), 1));
   }
   // One dimension at a time; what shrinks first leaves less to do.
   std::vector<std::size_t> order(count);
@@ -81,11 +94,10 @@ Tensor interpolate(const Operand& x, const InterpolateOptions& options) {
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return growth[a] < growth[b]; });
   const bool align = options.align_corners.value_or(false);
   for (const std::size_t i : order) {
-    const auto dim = static_cast<std::int64_t>(i) + 2;
-    if (sizes[i] == t.size(dim) && (steps[i] == 0 || steps[i] == 1 || align || options.mode == "area")) continue;
+    if (sizes[i] == t.shape()[i + 2] && (steps[i] == 0 || steps[i] == 1 || align || options.mode == "area")) continue;
     t = detail::apply("resample", {t},
-                      {{"dim", dim},
-                       {"size", sizes[i]},
+                      {{"dim", static_cast<std::int64_t>(i) + 2},
+                       {"size", Shape{sizes[i]}},
                        {"mode", std::string(mode->one_dimension)},
                        {"align_corners", align},
                        {"scale", steps[i]}},

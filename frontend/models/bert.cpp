@@ -71,11 +71,10 @@ BertEmbeddings::BertEmbeddings(const BertOptions& options)
 
 Tensor BertEmbeddings::forward(Tensor input_ids, Tensor token_type_ids) {
   if (input_ids.dim() != 2) throw UserError("Bert: expects tokens i64[batch,length], got " + input_ids.describe());
-  const std::int64_t length = graven::detail::fixed_size(
-      input_ids, 1, "Bert", call_location(), "the tokens' number, of which positions are made, must be fixed");
-  if (length > max_positions_)
-    throw UserError(
-        fmt::format("Bert: the sequence has {} tokens, max_position_embeddings allows {}", length, max_positions_));
+  const Dim& length = input_ids.shape()[1];
+  if (length.maximum() > max_positions_)
+    throw UserError(fmt::format("Bert: the sequence has {} tokens, max_position_embeddings allows {}", length.maximum(),
+                                max_positions_));
   // Absent token types are all 0: their embedding is one row, the same everywhere.
   const Tensor types =
       token_type_ids.defined() ? token_type_embeddings(token_type_ids) : token_type_embeddings.weight.slice(0, 0, 1);

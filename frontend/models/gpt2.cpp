@@ -114,10 +114,10 @@ GPT2Model::GPT2Model(const GPT2Options& options)
 
 Tensor GPT2Model::forward(Tensor input_ids) {
   if (input_ids.dim() != 2) throw UserError("GPT2: expects tokens i64[batch,length], got " + input_ids.describe());
-  const std::int64_t length = graven::detail::fixed_size(
-      input_ids, 1, "GPT2", call_location(), "the tokens' number, of which positions are made, must be fixed");
-  if (length > n_positions_)
-    throw UserError(fmt::format("GPT2: the sequence has {} tokens, n_positions allows {}", length, n_positions_));
+  const Dim& length = input_ids.shape()[1];
+  if (length.maximum() > n_positions_)
+    throw UserError(
+        fmt::format("GPT2: the sequence has {} tokens, n_positions allows {}", length.maximum(), n_positions_));
   // Row i of wpe is position i: the first rows are the positions of any sequence.
   Tensor x = drop(wte(input_ids) + wpe.weight.slice(0, 0, length));
   for (GPT2Block& block : h) x = block(x);

@@ -4,8 +4,7 @@ namespace graven::ir {
 
 static void infer_arange(InferContext& c) {
   const Shape& shape = c.attributes.shape("shape");
-  c.require(shape.rank() == 1 && shape[0].coefficient() >= 0,
-            "'shape' must have one dimension, got " + shape.to_string());
+  c.require(shape.rank() == 1 && shape[0].minimum() >= 0, "'shape' must have one dimension, got " + shape.to_string());
   const double start = c.attributes.number("start"), step = c.attributes.number("step");
   if (const std::int64_t n = shape[0].maximum(); n > 0) {
     ops::require_fits(c, start, c.attributes.dtype("dtype"), "the first element");

@@ -6,8 +6,7 @@ static void infer_avg_pool2d(InferContext& c) {
   ops::require_floating(c, 0);
   ops::require_rank(c, 0, 4, "the input");
   const TensorType& x = c.input(0);
-  const kernels::pool2d_config s = ops::infer_pool2d(c, x.shape);
-  c.output(x.dtype, ops::ImageLayout(s.channels_last).shape(x.shape[0], s.channels, s.out_height, s.out_width));
+  c.output(x.dtype, ops::infer_pool2d(c, x.shape).out);
 }
 
 static void gradient_avg_pool2d(GradientBuilder& g) {

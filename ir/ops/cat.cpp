@@ -16,15 +16,7 @@ static void infer_cat(InferContext& c) {
     if (!fits)
       c.fail("tensor " + std::to_string(i) + " is " + t.to_string() + ", tensor 0 is " + first.to_string() +
              ": they may differ in dimension " + std::to_string(dim) + " only");
-    if (total == Dim(0)) {
-      total = t.shape[dim];
-    } else if (!(t.shape[dim] == Dim(0))) {
-      if (total.symbol() != t.shape[dim].symbol())
-        c.fail("dimension " + std::to_string(dim) + " would be " + total.to_string() + " + " +
-               t.shape[dim].to_string() + ", which is no dimension");
-      const std::int64_t sum = total.coefficient() + t.shape[dim].coefficient();
-      total = total.is_static() ? Dim(sum) : Dim(total.symbol(), total.symbol_maximum()) * Dim(sum);
-    }
+    total = total + t.shape[dim];
   }
   Shape shape = first.shape;
   shape[dim] = total;
@@ -33,18 +25,19 @@ static void infer_cat(InferContext& c) {
 
 static void gradient_cat(GradientBuilder& g) {
   const std::int64_t dim = g.attributes().integer("dim");
-  const bool of_symbol = !g.type(g.output()).shape[static_cast<std::size_t>(dim)].is_static();
-  std::int64_t start = 0;  // in elements, or in multiples of the symbol
+  const bool is_symbolic = !g.type(g.output()).shape[static_cast<std::size_t>(dim)].is_static();
+  Dim start = 0;
   for (std::size_t i = 0; i < g.input_count(); ++i) {
-    const Dim size = g.type(g.input(i)).shape[static_cast<std::size_t>(dim)];
-    const std::int64_t end = start + size.coefficient();
+    const Dim end = start + g.type(g.input(i)).shape[static_cast<std::size_t>(dim)];
     if (g.needs(i)) {
-      if (of_symbol && size.is_static())  // an empty one among symbols
-        g.set(i, g.call("full", {},
-                        {{"shape", g.type(g.input(i)).shape}, {"value", 0.0}, {"dtype", g.type(g.output()).dtype}}));
-      else
-        g.set(i, g.call("slice", {g.output_gradient()},
-                        {{"dim", dim}, {"start", start}, {"end", end}, {"of_symbol", of_symbol}}));
+      Attributes part{{"dim", dim}};
+      if (is_symbolic) {
+        part.set("bounds", Shape{start, end});
+      } else {
+        part.set("start", start.value());
+        part.set("end", end.value());
+      }
+      g.set(i, g.call("slice", {g.output_gradient()}, part));
     }
     start = end;
   }

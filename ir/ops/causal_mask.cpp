@@ -5,10 +5,9 @@ namespace graven::ir {
 static void infer_causal_mask(InferContext& c) {
   const DType dtype = c.attributes.dtype("dtype");
   c.require(is_floating(dtype), "'dtype' must be floating, got " + std::string(name(dtype)));
-  for (const char* key : {"queries", "keys"})
-    c.require(c.attributes.integer(key) >= 0,
-              "'" + std::string(key) + "' must not be negative, got " + std::to_string(c.attributes.integer(key)));
-  const Shape shape{c.attributes.integer("queries"), c.attributes.integer("keys")};
+  const Shape& shape = c.attributes.shape("shape");
+  c.require(shape.rank() == 2 && shape[0].minimum() >= 0 && shape[1].minimum() >= 0,
+            [&] { return "'shape' must be queries and keys, got " + shape.to_string(); });
   (void)shape.numel();
   c.output(dtype, shape);
 }
@@ -18,15 +17,13 @@ const OpDef kCausalMask{
     .doc =
         "y[query, key] = 0 where key <= query, -infinity elsewhere: added to the scores of attention, no query sees a "
         "later key.",
-    .attributes = {{"queries", AttributeType::integer, {}, "rows"},
-                   {"keys", AttributeType::integer, {}, "columns"},
+    .attributes = {{"shape", AttributeType::shape, {}, "queries and keys"},
                    {"dtype", AttributeType::dtype, DType::f32, "of the result"}},
     .infer = infer_causal_mask,
     .kernel =
         [](const NodeView& node) {
           return KernelCall{.name = "causal_mask",
-                            .config = {{"queries", Dim(node.attributes().integer("queries"))},
-                                       {"keys", Dim(node.attributes().integer("keys"))}},
+                            .config = {{"queries", node.output().shape[0]}, {"keys", node.output().shape[1]}},
                             .reference = true};
         },
     .cost = [](const NodeView&) { return Cost{}; },
@@ -35,7 +32,7 @@ const OpDef kCausalMask{
           std::vector<TestCase> cases;
           const auto add = [&](std::string note, DType d, std::int64_t queries, std::int64_t keys) {
             cases.push_back({.note = std::move(note),
-                             .attributes = {{"queries", queries}, {"keys", keys}, {"dtype", d}},
+                             .attributes = {{"shape", Shape{queries, keys}}, {"dtype", d}},
                              .gradient = false});
           };
           add("square", DType::f32, 5, 5);

@@ -17,13 +17,12 @@ static void infer_conv2d(InferContext& c) {
   const Dim in_channels = Dim(weight[1]) * Dim(groups);
   c.require(x.shape[layout.channels] == in_channels, "weight expects " + ops::count_of(in_channels, "channel") +
                                                          ", input has " + x.shape[layout.channels].to_string());
-  const kernels::conv2d_config s =
-      ops::conv2d_sizes(c.attributes, ops::fixed(x.shape[layout.height], "the image's height"),
-                        ops::fixed(x.shape[layout.width], "the image's width"), weight, channels_last);
+  const ops::Conv2dSizes s =
+      ops::conv2d_sizes(c.attributes, x.shape[layout.height], x.shape[layout.width], weight, channels_last);
   ops::check_conv2d_sizes(c, s);
   c.require(!packed || channels_last, "packed weights need channels_last");
   if (packed) {
-    const Dim elements = kernels::conv2d_packed_elements(s);
+    const Dim elements = kernels::conv2d_packed_elements(s.most);
     c.require(c.input(1).shape == Shape{elements},
               "the packed weight must be " + describe(DType::f32, {elements}) + ", got " + c.input(1).to_string());
   }
@@ -32,16 +31,16 @@ static void infer_conv2d(InferContext& c) {
     c.require(c.input(2).shape == Shape{weight[0]},
               "bias must be " + describe(x.dtype, {weight[0]}) + ", got " + c.input(2).to_string());
   }
-  const TensorType y{x.dtype, layout.shape(x.shape[0], s.out_channels, s.out_height, s.out_width)};
+  const TensorType y{x.dtype, layout.shape(x.shape[0], weight[0], s.out_height, s.out_width)};
   ops::check_epilogue(c, 3, y);
   c.output(y.dtype, y.shape);
 }
 
-static kernels::conv2d_config forward_sizes(const NodeView& node) {
+static ops::Conv2dSizes forward_sizes(const NodeView& node) {
   const bool channels_last = node.attributes().flag("channels_last");
   const ops::ImageLayout layout(channels_last);
   const Shape& x = node.input(0).shape;
-  return ops::conv2d_sizes(node.attributes(), x[layout.height].value(), x[layout.width].value(),
+  return ops::conv2d_sizes(node.attributes(), x[layout.height], x[layout.width],
                            node.attributes().integers("weight_shape"), channels_last);
 }
 
@@ -56,7 +55,7 @@ static void gradient_conv2d(GradientBuilder& g) {
   for (const char* key : {"stride", "padding", "dilation", "groups", "channels_last"}) window.set(key, a.at(key));
   if (g.needs(0)) {
     Attributes attributes = window;
-    attributes.set("input_size", Ints{x[layout.height].value(), x[layout.width].value()});
+    attributes.set("input_size", Shape{x[layout.height], x[layout.width]});
     g.set(0, g.call("conv2d_backward_input", {g.output_gradient(), g.input(1)}, attributes));
   }
   const bool bias = g.has_input(2) && g.needs(2);
@@ -69,11 +68,11 @@ static void gradient_conv2d(GradientBuilder& g) {
 }
 
 static KernelCall kernel_conv2d(const NodeView& node) {
-  const kernels::conv2d_config s = forward_sizes(node);
+  const ops::Conv2dSizes s = forward_sizes(node);
   const Dim& batch = node.input(0).shape[0];
   KernelCall call{
       .name = "conv2d", .config = ops::conv2d_fields(s, batch), .reference = !node.attributes().flag("packed")};
-  kernels::conv2d_config most = s;
+  kernels::conv2d_config most = s.most;
   most.batch = batch.maximum();
   if (!call.reference) call.workspace_bytes = kernels::conv2d_workspace_bytes(most);
   return call;
@@ -126,7 +125,7 @@ const OpDef kConv2d{
     .layout = {ImageLayout::Rule::leads},
     .cost =
         [](const NodeView& node) {
-          return Cost{.flops = ops::conv2d_flops(forward_sizes(node), node.input(0).shape[0])};
+          return Cost{.flops = ops::conv2d_flops(forward_sizes(node).most, node.input(0).shape[0])};
         },
     .amp = AmpClass::white,
     .cases = cases_conv2d,

@@ -11,40 +11,42 @@ static void infer_conv2d_backward_input(InferContext& c) {
   const ops::ImageLayout layout(channels_last);
   const Ints weight = ops::conv2d_weight_shape(c, 1);
   ops::require_same_dtype(c, 0, 1);
-  const Ints size = ops::checked_list(c, "input_size", 2, 0);
+  const Shape& size = c.attributes.shape("input_size");
+  c.require(size.rank() == 2 && size[0].minimum() >= 0 && size[1].minimum() >= 0,
+            [&] { return "'input_size' must be a height and a width, got " + size.to_string(); });
   const std::int64_t groups = c.attributes.integer("groups");
   c.require(weight[0] % groups == 0, "'groups' must divide the " + std::to_string(weight[0]) +
                                          " output channels, got " + std::to_string(groups));
   (void)(Dim(weight[1]) * Dim(groups));
-  const kernels::conv2d_config s = ops::conv2d_sizes(c.attributes, size[0], size[1], weight, channels_last);
+  const ops::Conv2dSizes s = ops::conv2d_sizes(c.attributes, size[0], size[1], weight, channels_last);
   ops::check_conv2d_sizes(c, s);
-  const Shape expected = layout.shape(dy.shape[0], s.out_channels, s.out_height, s.out_width);
+  const Shape expected = layout.shape(dy.shape[0], weight[0], s.out_height, s.out_width);
   c.require(dy.shape == expected, "dy must be " + describe(dy.dtype, expected) + ", got " + dy.to_string());
   c.require(!packed || channels_last, "packed weights need channels_last");
   if (packed) {
-    const Dim elements = kernels::conv2d_packed_backward_elements(s);
+    const Dim elements = kernels::conv2d_packed_backward_elements(s.most);
     c.require(c.input(1).shape == Shape{elements},
               "the packed weight must be " + describe(DType::f32, {elements}) + ", got " + c.input(1).to_string());
   }
-  const TensorType dx{dy.dtype, layout.shape(dy.shape[0], s.in_channels, size[0], size[1])};
+  const TensorType dx{dy.dtype, layout.shape(dy.shape[0], s.most.in_channels, size[0], size[1])};
   ops::check_epilogue(c, 2, dx);
   c.output(dx.dtype, dx.shape);
 }
 
-static kernels::conv2d_config input_gradient_sizes(const NodeView& node) {
-  const Ints& size = node.attributes().integers("input_size");
+static ops::Conv2dSizes input_gradient_sizes(const NodeView& node) {
+  const Shape& size = node.attributes().shape("input_size");
   return ops::conv2d_sizes(node.attributes(), size[0], size[1], node.attributes().integers("weight_shape"),
                            node.attributes().flag("channels_last"));
 }
 
 static KernelCall kernel_conv2d_backward_input(const NodeView& node) {
-  const kernels::conv2d_config s = input_gradient_sizes(node);
+  const ops::Conv2dSizes s = input_gradient_sizes(node);
   const Dim& batch = node.input(0).shape[0];
   KernelCall call{.name = "conv2d_backward_input",
                   .file = "conv2d",
                   .config = ops::conv2d_fields(s, batch),
                   .reference = !node.attributes().flag("packed")};
-  kernels::conv2d_config most = s;
+  kernels::conv2d_config most = s.most;
   most.batch = batch.maximum();
   if (!call.reference) call.workspace_bytes = kernels::conv2d_backward_input_workspace_bytes(most);
   return call;
@@ -72,7 +74,7 @@ const OpDef kConv2dBackwardInput{
         "dx, the gradient of conv2d with respect to x, then the epilogue. It is also the transposed convolution of dy.",
     .inputs = {{"dy"}, {"weight", InputRole::weight}, ops::kResidual},
     .attributes =
-        ops::join(ops::conv2d_attributes(), {{"input_size", AttributeType::integers, {}, "height and width of x"}}),
+        ops::join(ops::conv2d_attributes(), {{"input_size", AttributeType::shape, {}, "height and width of x"}}),
     .infer = infer_conv2d_backward_input,
     .gradient = gradient_conv2d_backward_input,
     .kernel = kernel_conv2d_backward_input,
@@ -80,7 +82,7 @@ const OpDef kConv2dBackwardInput{
     .layout = {ImageLayout::Rule::leads},
     .cost =
         [](const NodeView& node) {
-          return Cost{.flops = ops::conv2d_flops(input_gradient_sizes(node), node.input(0).shape[0])};
+          return Cost{.flops = ops::conv2d_flops(input_gradient_sizes(node).most, node.input(0).shape[0])};
         },
     .amp = AmpClass::white,
     .cases =
@@ -89,29 +91,29 @@ const OpDef kConv2dBackwardInput{
           std::vector<TestCase> cases{
               {.note = "rows that no window reaches",
                .inputs = {ops::random(DType::f32, {1, 4, 3, 3}), ops::random(DType::f32, {4, 2, 2, 2})},
-               .attributes = {{"stride", Ints{3, 3}}, {"input_size", Ints{10, 9}}},
+               .attributes = {{"stride", Ints{3, 3}}, {"input_size", Shape{10, 9}}},
                .gradient = false},
               {.note = "channels last",
                .inputs = {ops::random(DType::f32, {2, 4, 4, 3}), ops::random(DType::f32, {3, 2, 3, 3})},
-               .attributes = {{"padding", Ints{1, 1}}, {"input_size", Ints{4, 4}}, {"channels_last", true}},
+               .attributes = {{"padding", Ints{1, 1}}, {"input_size", Shape{4, 4}}, {"channels_last", true}},
                .gradient = false},
               {.note = "transposed convolution",
                .inputs = {ops::random(DType::f32, {2, 4, 3, 5}), ops::random(DType::f32, {4, 3, 3, 2})},
-               .attributes = {{"stride", Ints{2, 1}}, {"padding", Ints{1, 0}}, {"input_size", Ints{6, 6}}}},
+               .attributes = {{"stride", Ints{2, 1}}, {"padding", Ints{1, 0}}, {"input_size", Shape{6, 6}}}},
               {.note = "transposed convolution in groups",
                .inputs = {ops::random(DType::f32, {1, 4, 4, 4}), ops::random(DType::f32, {4, 3, 3, 3})},
-               .attributes = {{"groups", std::int64_t{2}}, {"dilation", Ints{2, 1}}, {"input_size", Ints{8, 6}}}},
+               .attributes = {{"groups", std::int64_t{2}}, {"dilation", Ints{2, 1}}, {"input_size", Shape{8, 6}}}},
               {.note = "no images",
                .inputs = {ops::random(DType::f32, {0, 4, 3, 5}), ops::random(DType::f32, {4, 3, 3, 2})},
-               .attributes = {{"input_size", Ints{5, 6}}}},
+               .attributes = {{"input_size", Shape{5, 6}}}},
               {.note = "one pixel",
                .inputs = {ops::random(DType::f32, {1, 1, 1, 1}), ops::random(DType::f32, {1, 1, 1, 1})},
-               .attributes = {{"input_size", Ints{1, 1}}}}};
+               .attributes = {{"input_size", Shape{1, 1}}}}};
           for (DType d : ops::kFloats)
             cases.push_back(
                 {.note = std::string(name(d)),
                  .inputs = {ops::random(d, {2, 4, 3, 5}), ops::random(d, {4, 3, 3, 2})},
-                 .attributes = {{"stride", Ints{2, 1}}, {"padding", Ints{1, 0}}, {"input_size", Ints{6, 6}}}});
+                 .attributes = {{"stride", Ints{2, 1}}, {"padding", Ints{1, 0}}, {"input_size", Shape{6, 6}}}});
           return cases;
         },
 };

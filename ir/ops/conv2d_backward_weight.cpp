@@ -19,32 +19,31 @@ static void infer_conv2d_backward_weight(InferContext& c) {
                                                        std::to_string(out) + " output channels, got " +
                                                        std::to_string(groups));
   const Ints weight{out, in / groups, kernel[0], kernel[1]};
-  const kernels::conv2d_config s =
-      ops::conv2d_sizes(c.attributes, ops::fixed(x.shape[layout.height], "the image's height"),
-                        ops::fixed(x.shape[layout.width], "the image's width"), weight, channels_last);
+  const ops::Conv2dSizes s =
+      ops::conv2d_sizes(c.attributes, x.shape[layout.height], x.shape[layout.width], weight, channels_last);
   ops::check_conv2d_sizes(c, s);
-  const Shape expected = layout.shape(x.shape[0], s.out_channels, s.out_height, s.out_width);
+  const Shape expected = layout.shape(x.shape[0], out, s.out_height, s.out_width);
   c.require(dy.shape == expected, "dy must be " + describe(dy.dtype, expected) + ", got " + dy.to_string());
   c.output(x.dtype, Shape::of(weight));
   c.output(x.dtype, {out});
 }
 
-static kernels::conv2d_config weight_gradient_sizes(const NodeView& node) {
+static ops::Conv2dSizes weight_gradient_sizes(const NodeView& node) {
   const bool channels_last = node.attributes().flag("channels_last");
   const ops::ImageLayout layout(channels_last);
   const Shape& x = node.input(1).shape;
-  return ops::conv2d_sizes(node.attributes(), x[layout.height].value(), x[layout.width].value(),
-                           node.output().shape.values(), channels_last);
+  return ops::conv2d_sizes(node.attributes(), x[layout.height], x[layout.width], node.output().shape.values(),
+                           channels_last);
 }
 
 static KernelCall kernel_conv2d_backward_weight(const NodeView& node) {
-  const kernels::conv2d_config s = weight_gradient_sizes(node);
+  const ops::Conv2dSizes s = weight_gradient_sizes(node);
   const Dim& batch = node.input(1).shape[0];
   KernelCall call{.name = "conv2d_backward_weight",
                   .file = "conv2d",
                   .config = ops::conv2d_fields(s, batch),
-                  .reference = !s.channels_last || !ops::all_f32(node)};
-  kernels::conv2d_config most = s;
+                  .reference = !s.most.channels_last || !ops::all_f32(node)};
+  kernels::conv2d_config most = s.most;
   most.batch = batch.maximum();
   if (!call.reference) call.workspace_bytes = kernels::conv2d_backward_weight_workspace_bytes(most);
   return call;
@@ -65,7 +64,7 @@ const OpDef kConv2dBackwardWeight{
     .layout = {ImageLayout::Rule::leads, 2, 0},
     .cost =
         [](const NodeView& node) {
-          return Cost{.flops = ops::conv2d_flops(weight_gradient_sizes(node), node.input(0).shape[0])};
+          return Cost{.flops = ops::conv2d_flops(weight_gradient_sizes(node).most, node.input(0).shape[0])};
         },
     .amp = AmpClass::white,
     .cases =

@@ -13,7 +13,7 @@ struct ImageLayout {
   std::size_t channels, height, width;
   explicit ImageLayout(bool channels_last)
       : channels(channels_last ? 3 : 1), height(channels_last ? 1 : 2), width(channels_last ? 2 : 3) {}
-  Shape shape(const Dim& batch, std::int64_t c, std::int64_t h, std::int64_t w) const {
+  Shape shape(const Dim& batch, const Dim& c, const Dim& h, const Dim& w) const {
     Shape s{batch, 0, 0, 0};
     s[channels] = c, s[height] = h, s[width] = w;
     return s;
@@ -43,47 +43,84 @@ inline void check_window(const InferContext& c) {
             "'groups' must be at least 1, got " + std::to_string(c.attributes.integer("groups")));
 }
 
-/// The config behind a node's attributes and an input image, with batch 0. `weight` is [out, in / groups,
-/// kernel_height, kernel_width].
-inline kernels::conv2d_config conv2d_sizes(const Attributes& a, std::int64_t in_height, std::int64_t in_width,
-                                           const Ints& weight, bool channels_last) {
-  kernels::conv2d_config s;
+/// How many windows lie in a dimension: kernels::conv2d_out_size. 0 where at some size none does.
+inline Dim windows_in(const Dim& in, std::int64_t kernel, std::int64_t stride, std::int64_t padding,
+                      std::int64_t dilation) {
+  const Dim span = in + Dim(2 * padding - dilation * (kernel - 1) - 1);
+  return span.minimum() < 0 ? Dim(0) : floor_divide(span, stride) + 1;
+}
+
+/// The sizes behind a node's attributes and an input image.
+struct Conv2dSizes {
+  kernels::conv2d_config most;  ///< of the largest image, with batch 0
+  Dim in_height, in_width, out_height, out_width;
+};
+
+/// `weight` is [out, in / groups, kernel_height, kernel_width].
+inline Conv2dSizes conv2d_sizes(const Attributes& a, const Dim& in_height, const Dim& in_width, const Ints& weight,
+                                bool channels_last) {
   const Ints &stride = a.integers("stride"), &padding = a.integers("padding"), &dilation = a.integers("dilation");
+  Conv2dSizes sizes{.most = {},
+                    .in_height = in_height,
+                    .in_width = in_width,
+                    .out_height = windows_in(in_height, weight[2], stride[0], padding[0], dilation[0]),
+                    .out_width = windows_in(in_width, weight[3], stride[1], padding[1], dilation[1])};
+  kernels::conv2d_config& s = sizes.most;
   s.groups = a.integer("groups");
-  s.in_height = in_height, s.in_width = in_width, s.in_channels = weight[1] * s.groups;
-  s.out_channels = weight[0];
+  s.in_height = in_height.maximum(), s.in_width = in_width.maximum(), s.in_channels = weight[1] * s.groups;
+  s.out_height = sizes.out_height.maximum(), s.out_width = sizes.out_width.maximum(), s.out_channels = weight[0];
   s.kernel_height = weight[2], s.kernel_width = weight[3];
   s.stride_height = stride[0], s.stride_width = stride[1];
   s.padding_height = padding[0], s.padding_width = padding[1];
   s.dilation_height = dilation[0], s.dilation_width = dilation[1];
-  s.out_height =
-      kernels::conv2d_out_size(in_height, s.kernel_height, s.stride_height, s.padding_height, s.dilation_height);
-  s.out_width = kernels::conv2d_out_size(in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width);
   s.channels_last = channels_last;
-  return s;
+  return sizes;
 }
 
-/// User error where a kernel does not fit into its image, or the sizes are beyond reason.
-inline void check_conv2d_sizes(const InferContext& c, const kernels::conv2d_config& s) {
-  const bool sane =
-      s.kernel_height >= 1 && s.kernel_width >= 1 && s.kernel_height <= (1 << 24) && s.kernel_width <= (1 << 24);
-  c.require(sane, "the kernel must be at least 1x1, got " + std::to_string(s.kernel_height) + "x" +
-                      std::to_string(s.kernel_width));
-  c.require(s.out_height >= 1 && s.out_width >= 1,
-            "the kernel " + std::to_string(s.kernel_height) + "x" + std::to_string(s.kernel_width) +
-                " does not fit into the padded image " + std::to_string(s.in_height + 2 * s.padding_height) + "x" +
-                std::to_string(s.in_width + 2 * s.padding_width));
+/// User error where the kernel is beyond reason, or does not fit into an image.
+inline void check_kernel_fits(const InferContext& c, std::int64_t kernel_height, std::int64_t kernel_width,
+                              const Conv2dSizes& sizes) {
+  const bool sane = kernel_height >= 1 && kernel_width >= 1 && kernel_height <= (1 << 24) && kernel_width <= (1 << 24);
+  const std::string kernel = std::to_string(kernel_height) + "x" + std::to_string(kernel_width);
+  c.require(sane, [&] { return "the kernel must be at least 1x1, got " + kernel; });
+  c.require(sizes.out_height.minimum() >= 1 && sizes.out_width.minimum() >= 1, [&] {
+    const Dim height = sizes.in_height + Dim(2 * sizes.most.padding_height),
+              width = sizes.in_width + Dim(2 * sizes.most.padding_width);
+    return "the kernel " + kernel + " does not fit into the padded image " + height.to_string() + "x" +
+           width.to_string() + at_least(sizes.out_height.minimum() < 1 ? sizes.in_height : sizes.in_width);
+  });
+}
+inline void check_conv2d_sizes(const InferContext& c, const Conv2dSizes& sizes) {
+  check_kernel_fits(c, sizes.most.kernel_height, sizes.most.kernel_width, sizes);
 }
 
-/// The fields of conv2d_config in order, with a batch that may be symbolic.
-inline std::vector<std::pair<std::string, ConfigField>> conv2d_fields(const kernels::conv2d_config& s,
-                                                                      const Dim& batch) {
+/// The fields of conv2d_winograd_config in order, with image sizes that may have symbols.
+inline std::vector<std::pair<std::string, ConfigField>> conv2d_winograd_fields(const kernels::conv2d_winograd_config& s,
+                                                                               const Dim& batch, const Dim& in_height,
+                                                                               const Dim& in_width,
+                                                                               const Dim& out_height,
+                                                                               const Dim& out_width) {
   return {{"batch", batch},
-          {"in_height", Dim(s.in_height)},
-          {"in_width", Dim(s.in_width)},
+          {"in_height", in_height},
+          {"in_width", in_width},
           {"in_channels", Dim(s.in_channels)},
-          {"out_height", Dim(s.out_height)},
-          {"out_width", Dim(s.out_width)},
+          {"out_height", out_height},
+          {"out_width", out_width},
+          {"out_channels", Dim(s.out_channels)},
+          {"padding_height", Dim(s.padding_height)},
+          {"padding_width", Dim(s.padding_width)},
+          {"tile", Dim(s.tile)}};
+}
+
+/// The fields of conv2d_config in order.
+inline std::vector<std::pair<std::string, ConfigField>> conv2d_fields(const Conv2dSizes& sizes, const Dim& batch) {
+  const kernels::conv2d_config& s = sizes.most;
+  return {{"batch", batch},
+          {"in_height", sizes.in_height},
+          {"in_width", sizes.in_width},
+          {"in_channels", Dim(s.in_channels)},
+          {"out_height", sizes.out_height},
+          {"out_width", sizes.out_width},
           {"out_channels", Dim(s.out_channels)},
           {"kernel_height", Dim(s.kernel_height)},
           {"kernel_width", Dim(s.kernel_width)},
@@ -132,21 +169,6 @@ inline Ints conv2d_weight_shape(InferContext& c, std::size_t weight) {
             "the weight is " + w.to_string() + ", the attribute weight_shape says " + Shape::of(said).to_string());
   c.attributes.set("weight_shape", shape);
   return shape;
-}
-
-/// The fields of a conv2d_winograd_config.
-inline std::vector<std::pair<std::string, ConfigField>> conv2d_winograd_fields(const kernels::conv2d_winograd_config& s,
-                                                                               const Dim& batch) {
-  return {{"batch", batch},
-          {"in_height", Dim(s.in_height)},
-          {"in_width", Dim(s.in_width)},
-          {"in_channels", Dim(s.in_channels)},
-          {"out_height", Dim(s.out_height)},
-          {"out_width", Dim(s.out_width)},
-          {"out_channels", Dim(s.out_channels)},
-          {"padding_height", Dim(s.padding_height)},
-          {"padding_width", Dim(s.padding_width)},
-          {"tile", Dim(s.tile)}};
 }
 
 /// The config behind the attributes of inverted_residual and an input image, with batch 0.

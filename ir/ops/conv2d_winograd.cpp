@@ -5,19 +5,24 @@ namespace graven::ir {
 
 namespace {
 
-/// With batch 0.
-kernels::conv2d_winograd_config winograd_sizes(const Attributes& a, const Shape& x, const Ints& weight) {
+struct WinogradSizes {
+  kernels::conv2d_winograd_config most;  ///< of the largest image, with batch 0
+  Dim out_height, out_width;
+};
+
+WinogradSizes winograd_sizes(const Attributes& a, const Shape& x, const Ints& weight) {
   const Ints& padding = a.integers("padding");
-  kernels::conv2d_winograd_config s;
-  s.in_height = x[1].value(), s.in_width = x[2].value(), s.in_channels = weight[1];
-  s.out_height = kernels::conv2d_out_size(s.in_height, 3, 1, padding[0], 1);
-  s.out_width = kernels::conv2d_out_size(s.in_width, 3, 1, padding[1], 1);
-  s.out_channels = weight[0];
+  WinogradSizes sizes{.most = {},
+                      .out_height = ops::windows_in(x[1], 3, 1, padding[0], 1),
+                      .out_width = ops::windows_in(x[2], 3, 1, padding[1], 1)};
+  kernels::conv2d_winograd_config& s = sizes.most;
+  s.in_height = x[1].maximum(), s.in_width = x[2].maximum(), s.in_channels = weight[1];
+  s.out_height = sizes.out_height.maximum(), s.out_width = sizes.out_width.maximum(), s.out_channels = weight[0];
   s.padding_height = padding[0], s.padding_width = padding[1];
   s.tile = a.integer("tile");
-  return s;
+  return sizes;
 }
-kernels::conv2d_winograd_config winograd_sizes(const NodeView& node) {
+WinogradSizes winograd_sizes(const NodeView& node) {
   return winograd_sizes(node.attributes(), node.input(0).shape, node.attributes().integers("weight_shape"));
 }
 
@@ -39,11 +44,10 @@ static void infer_conv2d_winograd(InferContext& c) {
             "channels must be multiples of 16, got " + std::to_string(weight[1]) + " and " + std::to_string(weight[0]));
   c.require(x.shape[3] == Dim(weight[1]),
             "weight expects " + ops::count_of(weight[1], "channel") + ", input has " + x.shape[3].to_string());
-  (void)ops::fixed(x.shape[1], "the image's height"), (void)ops::fixed(x.shape[2], "the image's width");
-  const kernels::conv2d_winograd_config s = winograd_sizes(c.attributes, x.shape, weight);
-  c.require(s.out_height >= 1 && s.out_width >= 1, "the kernel does not fit into the padded image");
+  const WinogradSizes s = winograd_sizes(c.attributes, x.shape, weight);
+  c.require(s.out_height.minimum() >= 1 && s.out_width.minimum() >= 1, "the kernel does not fit into the padded image");
   if (c.attributes.flag("packed")) {
-    const Dim elements = kernels::conv2d_winograd_packed_elements(s);
+    const Dim elements = kernels::conv2d_winograd_packed_elements(s.most);
     c.require(c.input(1).shape == Shape{elements},
               "the packed weight must be " + describe(DType::f32, {elements}) + ", got " + c.input(1).to_string());
   }
@@ -52,25 +56,25 @@ static void infer_conv2d_winograd(InferContext& c) {
     c.require(c.input(2).shape == Shape{weight[0]},
               "bias must be " + describe(x.dtype, {weight[0]}) + ", got " + c.input(2).to_string());
   }
-  const TensorType y{x.dtype, {x.shape[0], s.out_height, s.out_width, s.out_channels}};
+  const TensorType y{x.dtype, {x.shape[0], s.out_height, s.out_width, weight[0]}};
   ops::check_epilogue(c, 3, y);
   c.output(y.dtype, y.shape);
 }
 
 static KernelCall kernel_conv2d_winograd(const NodeView& node) {
-  kernels::conv2d_winograd_config s = winograd_sizes(node);
-  const Dim& batch = node.input(0).shape[0];
+  WinogradSizes s = winograd_sizes(node);
+  const Shape& x = node.input(0).shape;
   KernelCall call{.name = "conv2d_winograd",
-                  .config = ops::conv2d_winograd_fields(s, batch),
+                  .config = ops::conv2d_winograd_fields(s.most, x[0], x[1], x[2], s.out_height, s.out_width),
                   .reference = !node.attributes().flag("packed")};
-  s.batch = batch.maximum();
-  if (!call.reference) call.workspace_bytes = kernels::conv2d_winograd_workspace_bytes(s);
+  s.most.batch = x[0].maximum();
+  if (!call.reference) call.workspace_bytes = kernels::conv2d_winograd_workspace_bytes(s.most);
   return call;
 }
 
 /// What the kernel multiplies, the transforms left out.
 static Cost cost_conv2d_winograd(const NodeView& node) {
-  kernels::conv2d_winograd_config s = winograd_sizes(node);
+  kernels::conv2d_winograd_config s = winograd_sizes(node).most;
   s.batch = node.input(0).shape[0].maximum();
   return {.flops = 2.0 * static_cast<double>(kernels::conv2d_winograd_tiles(s)) *
                    static_cast<double>(kernels::conv2d_winograd_packed_elements(s))};

@@ -8,9 +8,8 @@ static void infer_embedding(InferContext& c) {
   ops::require_index(c, 1);
   const TensorType& weight = c.input(0);
   const std::int64_t padding = c.attributes.integer("padding_idx");
-  c.require(padding < weight.shape[0].coefficient(), "'padding_idx' must be less than the " +
-                                                         weight.shape[0].to_string() + " embeddings, got " +
-                                                         std::to_string(padding));
+  c.require(padding < weight.shape[0].minimum(), "'padding_idx' must be less than the " + weight.shape[0].to_string() +
+                                                     " embeddings, got " + std::to_string(padding));
   Shape y = c.input(1).shape;
   y.push_back(weight.shape[1]);
   c.output(weight.dtype, y);

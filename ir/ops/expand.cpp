@@ -11,7 +11,7 @@ static void infer_expand(InferContext& c) {
   const std::size_t extra = shape.rank() - from.rank();
   for (std::size_t d = 0; d < shape.rank(); ++d) {
     if (shape[d] == Dim(-1) && d >= extra) shape[d] = from[d - extra];
-    c.require(shape[d].coefficient() >= 0, "a new dimension must not be negative, got " + shape.to_string());
+    c.require(shape[d].minimum() >= 0, "a new dimension must not be negative, got " + shape.to_string());
     if (d >= extra && from[d - extra] != shape[d] && from[d - extra] != Dim(1))
       c.fail("the input " + from.to_string() + " does not expand to " + shape.to_string() + ": dimension " +
              std::to_string(d - extra) + " is " + from[d - extra].to_string() + ", not 1");

@@ -7,17 +7,8 @@ namespace graven::ir {
 static void infer_flip(InferContext& c) {
   const Shape& shape = c.input(0).shape;
   ops::require_kernel_rank(c, shape.rank());
-  if (!c.attributes.integers("dims").empty()) {  // an empty list is no dimension here
-    bool before = false, behind = false;
-    for (const std::int64_t d : ops::normalize_dims(c, "dims", shape.rank())) {
-      (void)ops::fixed(shape[static_cast<std::size_t>(d)],
-                       "dimension " + std::to_string(d) + ", which is turned round,");
-      (ops::product(shape, static_cast<std::size_t>(d), shape.rank()).is_static() ? behind : before) = true;
-    }
-    c.require(!before || !behind, [&] {
-      return "dimensions before and behind a symbol are turned round by one flip each, got " + c.input(0).to_string();
-    });
-  }
+  // An empty list is no dimension here.
+  if (!c.attributes.integers("dims").empty()) (void)ops::normalize_dims(c, "dims", shape.rank());
   ops::infer_any(c);
 }
 
@@ -29,14 +20,7 @@ static KernelCall kernel_flip(const NodeView& node) {
   Dim offset = 0;
   for (const std::int64_t dim : node.attributes().integers("dims")) {
     const auto d = static_cast<std::size_t>(dim);
-    const Dim last = strides[d] * Dim(std::max<std::int64_t>(shape[d].value() - 1, 0));
-    GRAVEN_CHECK(last == Dim(0) || offset == Dim(0) || offset.symbol() == last.symbol(),
-                 "flip of dimensions before and behind a symbol");
-    offset = offset == Dim(0) ? last
-             : last == Dim(0) ? offset
-             : last.is_static()
-                 ? Dim(offset.coefficient() + last.coefficient())
-                 : Dim(last.symbol(), last.symbol_maximum()) * Dim(offset.coefficient() + last.coefficient());
+    if (shape[d] != Dim(0)) offset = offset + strides[d] * (shape[d] - 1);
     strides[d] = strides[d] * Dim(-1);
   }
   return ops::strided_call("strided_copy", shape, strides, offset);

@@ -5,7 +5,7 @@ namespace graven::ir {
 
 static void infer_full(InferContext& c) {
   for (const Dim& d : c.attributes.shape("shape"))
-    if (d.coefficient() < 0) c.fail("a dimension must not be negative, got " + c.attributes.shape("shape").to_string());
+    if (d.minimum() < 0) c.fail("a dimension must not be negative, got " + c.attributes.shape("shape").to_string());
   (void)c.attributes.shape("shape").numel();  // an overflow is the user's error here, not later
   const DType dtype = c.attributes.dtype("dtype");
   ops::wrap_to_dtype(c, "value", dtype);

@@ -35,7 +35,12 @@ static void infer_inverted_residual(InferContext& c) {
   }
   for (std::size_t d = 1; d < 4; ++d) (void)ops::fixed(x.shape[d], "the image's shape");
   const kernels::inverted_residual_config s = ops::inverted_residual_sizes(c.attributes, x.shape);
-  ops::check_conv2d_sizes(c, kernels::inverted_residual_depthwise(s));
+  ops::Conv2dSizes window{.most = kernels::inverted_residual_depthwise(s),
+                          .in_height = s.in_height,
+                          .in_width = s.in_width,
+                          .out_height = s.out_height,
+                          .out_width = s.out_width};
+  ops::check_conv2d_sizes(c, window);
   const bool packed = c.attributes.flag("packed");
   if (packed)
     c.require(kernels::inverted_residual_rows(s) >= 1, "what lies behind one row of results is more than the " +

@@ -111,7 +111,7 @@ static KernelCall kernel_matmul(const NodeView& node) {
   Dim batch = of_a == Dim(1) ? of_b : of_a, m = s.m;
   Dim stride_a = of_a == Dim(1) ? Dim(0) : s.m * s.k_a, stride_b = of_b == Dim(1) ? Dim(0) : s.k_b * s.n;
   GRAVEN_CHECK(of_a == of_b || of_a == Dim(1) || of_b == Dim(1), "a matmul with mixed broadcasting reached lowering");
-  if (of_b == Dim(1) && !ta && (of_a.is_static() || m.is_static())) {
+  if (of_b == Dim(1) && !ta) {
     m = of_a * m;  // one b for all: a's batches are more rows
     batch = 1;
     stride_a = 0;

@@ -6,13 +6,12 @@ static void infer_max_pool2d(InferContext& c) {
   ops::require_floating(c, 0);
   ops::require_rank(c, 0, 4, "the input");
   const TensorType& x = c.input(0);
-  const kernels::pool2d_config s = ops::infer_pool2d(c, x.shape);
+  const ops::Pool2dSizes s = ops::infer_pool2d(c, x.shape);
   c.require(s.kernel_height * s.kernel_width <= 256, "windows of more than 256 elements are not supported, got " +
                                                          std::to_string(s.kernel_height) + "x" +
                                                          std::to_string(s.kernel_width));
-  const Shape y = ops::ImageLayout(s.channels_last).shape(x.shape[0], s.channels, s.out_height, s.out_width);
-  c.output(x.dtype, y);
-  c.output(DType::u8, y);
+  c.output(x.dtype, s.out);
+  c.output(DType::u8, s.out);
 }
 
 static void gradient_max_pool2d(GradientBuilder& g) {

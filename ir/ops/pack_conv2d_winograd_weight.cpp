@@ -24,8 +24,9 @@ static void infer_pack_conv2d_winograd_weight(InferContext& c) {
 
 static KernelCall kernel_pack_conv2d_winograd_weight(const NodeView& node) {
   const kernels::conv2d_winograd_config s = weight_sizes(node.attributes(), node.input(0).shape.values());
-  return {
-      .name = "pack_conv2d_winograd_weight", .file = "conv2d_winograd", .config = ops::conv2d_winograd_fields(s, 0)};
+  return {.name = "pack_conv2d_winograd_weight",
+          .file = "conv2d_winograd",
+          .config = ops::conv2d_winograd_fields(s, 0, 0, 0, 0, 0)};
 }
 
 const OpDef kPackConv2dWinogradWeight{

@@ -10,15 +10,14 @@ static void infer_pad(InferContext& c) {
                                                  " integers (before and after, for each dimension), got " +
                                                  std::to_string(pads.size()));
   for (std::size_t d = 0; d < shape.rank(); ++d) {
-    std::int64_t size = 0;
-    if (pads[2 * d] == 0 && pads[2 * d + 1] == 0) continue;
-    const std::int64_t from = ops::fixed(shape[d], "dimension " + std::to_string(d) + ", which is padded,");
-    const bool overflow =
-        __builtin_add_overflow(from, pads[2 * d], &size) || __builtin_add_overflow(size, pads[2 * d + 1], &size);
-    c.require(!overflow && size >= 0 && from + pads[2 * d] >= 0 && from + pads[2 * d + 1] >= 0,
-              "the pads " + std::to_string(pads[2 * d]) + " and " + std::to_string(pads[2 * d + 1]) +
-                  " leave nothing of dimension " + std::to_string(d) + " of " + c.input(0).to_string());
-    shape[d] = size;
+    const Dim before = pads[2 * d], after = pads[2 * d + 1], from = shape[d];
+    if (before == Dim(0) && after == Dim(0)) continue;
+    shape[d] = from + before + after;
+    const bool fits = shape[d].minimum() >= 0 && (from + before).minimum() >= 0 && (from + after).minimum() >= 0;
+    c.require(fits, [&] {
+      return "the pads " + before.to_string() + " and " + after.to_string() + " leave nothing of dimension " +
+             std::to_string(d) + " of " + c.input(0).to_string();
+    });
   }
   (void)shape.numel();
   ops::wrap_to_dtype(c, "value", c.input(0).dtype);
@@ -37,7 +36,7 @@ static KernelCall kernel_pad(const NodeView& node) {
   for (std::size_t d = 0; d < node.output().shape.rank(); ++d) {
     const Dim to = node.output().shape[d], from = node.input(0).shape[d];
     const bool plain = pads[2 * d] == 0 && pads[2 * d + 1] == 0;
-    if (plain && !shape.empty() && (to.is_static() || (shape.back().is_static() && in_shape.back().is_static()))) {
+    if (plain && !shape.empty()) {
       // What is not padded belongs to the elements of the dimension before it.
       shape.back() = shape.back() * to;
       in_shape.back() = in_shape.back() * from;

@@ -21,9 +21,9 @@ inline KernelCall border_call(const Attributes& a, std::string name, const Shape
   std::size_t rank = to.rank();
   Dim inner = 1;
   const auto plain = [&](std::size_t d) { return pads[2 * d] == 0 && pads[2 * d + 1] == 0; };
-  while (rank > 0 && plain(rank - 1) && (inner.is_static() || to[rank - 1].is_static())) inner = inner * to[--rank];
+  while (rank > 0 && plain(rank - 1)) inner = inner * to[--rank];
   for (std::size_t d = 0; d < rank; ++d) {
-    if (plain(d) && d > 0 && plain(d - 1) && (shape.back().is_static() || to[d].is_static())) {
+    if (plain(d) && d > 0 && plain(d - 1)) {
       shape.back() = shape.back() * to[d];
       in_shape.back() = in_shape.back() * from[d];
       continue;
@@ -57,15 +57,19 @@ inline Shape infer_border(const InferContext& c, Shape shape) {
     const std::int64_t before = pads[2 * d], after = pads[2 * d + 1];
     if (before == 0 && after == 0) continue;
     const std::string where = "dimension " + std::to_string(d) + " of " + c.input(0).to_string();
-    const std::int64_t size = fixed(shape[d], where + ", which is padded,");
-    const std::int64_t most = mode == "reflect" ? size - 1 : mode == "circular" ? size : (std::int64_t{1} << 32);
-    c.require(size >= 1, where + " is empty: there is nothing to pad it with");
+    const Dim size = shape[d];
+    // What a dimension of unknown size may be padded with goes by the least that it is.
+    const std::int64_t least = size.minimum(), most = mode == "reflect"    ? least - 1
+                                                      : mode == "circular" ? least
+                                                                           : (std::int64_t{1} << 32);
+    c.require(least >= 1, where + " is empty: there is nothing to pad it with");
     c.require(before <= most && after <= most, "the pads " + std::to_string(before) + " and " + std::to_string(after) +
                                                    " of " + where + " may be at most " + std::to_string(most) +
-                                                   " with mode " + mode);
-    c.require(before > -size && after > -size && size + before + after >= 1,
-              "the pads " + std::to_string(before) + " and " + std::to_string(after) + " leave nothing of " + where);
-    shape[d] = size + before + after;
+                                                   " with mode " + mode + at_least(size));
+    c.require(before > -least && after > -least && least + before + after >= 1,
+              "the pads " + std::to_string(before) + " and " + std::to_string(after) + " leave nothing of " + where +
+                  at_least(size));
+    shape[d] = size + Dim(before) + Dim(after);
   }
   (void)shape.numel();
   return shape;

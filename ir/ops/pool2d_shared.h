@@ -21,8 +21,29 @@ inline std::vector<AttributeSpec> pool2d_attributes(bool maximum) {
           channels_last_attribute()};
 }
 
-/// Checks the attributes (and fills in the stride) and gives the sizes for this input, with batch 0.
-inline kernels::pool2d_config infer_pool2d(InferContext& c, const Shape& x) {
+/// How many windows lie in a dimension: kernels::pool2d_out_size. User error where, with ceil_mode, no expression says
+/// that.
+inline Dim pool2d_windows(const InferContext& c, const Dim& in, std::int64_t kernel, std::int64_t stride,
+                          std::int64_t padding, std::int64_t dilation, bool ceil_mode) {
+  if (in.is_static()) return kernels::pool2d_out_size(in.value(), kernel, stride, padding, dilation, ceil_mode);
+  const Dim span = in + Dim(2 * padding - dilation * (kernel - 1) - 1);
+  if (span.minimum() < 0) return 0;
+  if (!ceil_mode) return floor_divide(span, stride) + 1;
+  // The last window must not begin behind the image and its left padding.
+  const Dim out = floor_divide(span + Dim(stride - 1), stride) + 1, beyond = (out - 1) * stride - in - Dim(padding);
+  if (beyond.maximum() < 0) return out;
+  c.require(beyond.minimum() >= 0,
+            [&] { return "with ceil_mode the number of windows in " + in.to_string() + " is no expression of it"; });
+  return out - 1;
+}
+
+struct Pool2dSizes {
+  std::int64_t kernel_height, kernel_width;
+  Shape out;  ///< y's
+};
+
+/// Checks the attributes (and fills in the stride) and gives the sizes for this input.
+inline Pool2dSizes infer_pool2d(InferContext& c, const Shape& x) {
   const Ints kernel = checked_list(c, "kernel_size", 2, 1);
   if (c.attributes.integers("stride").empty()) c.attributes.set("stride", kernel);
   const Ints stride = checked_list(c, "stride", 2, 1), padding = checked_list(c, "padding", 2, 0);
@@ -34,24 +55,16 @@ inline kernels::pool2d_config infer_pool2d(InferContext& c, const Shape& x) {
   }
   const bool channels_last = c.attributes.flag("channels_last"), ceil_mode = c.attributes.flag("ceil_mode");
   const ImageLayout layout(channels_last);
-  kernels::pool2d_config s;
-  s.channels = fixed(x[layout.channels], "the number of channels");
-  s.in_height = fixed(x[layout.height], "the image's height"), s.in_width = fixed(x[layout.width], "the image's width");
-  s.kernel_height = kernel[0], s.kernel_width = kernel[1];
-  s.stride_height = stride[0], s.stride_width = stride[1];
-  s.padding_height = padding[0], s.padding_width = padding[1];
-  s.dilation_height = dilation[0], s.dilation_width = dilation[1];
-  s.count_include_pad = c.attributes.find("count_include_pad") ? c.attributes.flag("count_include_pad") : true;
-  s.channels_last = channels_last;
-  s.out_height = kernels::pool2d_out_size(s.in_height, s.kernel_height, s.stride_height, s.padding_height,
-                                          s.dilation_height, ceil_mode);
-  s.out_width = kernels::pool2d_out_size(s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width,
-                                         ceil_mode);
-  c.require(s.out_height >= 1 && s.out_width >= 1,
-            "the window " + std::to_string(kernel[0]) + "x" + std::to_string(kernel[1]) +
-                " does not fit into the padded image " + std::to_string(s.in_height + 2 * padding[0]) + "x" +
-                std::to_string(s.in_width + 2 * padding[1]));
-  return s;
+  const Dim &height = x[layout.height], &width = x[layout.width];
+  const Dim out_height = pool2d_windows(c, height, kernel[0], stride[0], padding[0], dilation[0], ceil_mode),
+            out_width = pool2d_windows(c, width, kernel[1], stride[1], padding[1], dilation[1], ceil_mode);
+  c.require(out_height.minimum() >= 1 && out_width.minimum() >= 1, [&] {
+    return "the window " + std::to_string(kernel[0]) + "x" + std::to_string(kernel[1]) +
+           " does not fit into the padded image " + (height + Dim(2 * padding[0])).to_string() + "x" +
+           (width + Dim(2 * padding[1])).to_string() + at_least(out_height.minimum() < 1 ? height : width);
+  });
+  const std::int64_t channels = fixed(x[layout.channels], "the number of channels");
+  return {kernel[0], kernel[1], layout.shape(x[0], channels, out_height, out_width)};
 }
 
 /// The call for a node whose image of the input side is `x` and of the output side is `y`.
@@ -95,8 +108,7 @@ inline void infer_pool2d_backward(InferContext& c) {
   const TensorType& dy = c.input(0);
   const Shape x = c.attributes.shape("input_shape");
   c.require(x.rank() == 4, "'input_shape' must have 4 dimensions, got " + x.to_string());
-  const kernels::pool2d_config s = infer_pool2d(c, x);
-  const Shape expected = ImageLayout(s.channels_last).shape(x[0], s.channels, s.out_height, s.out_width);
+  const Shape expected = infer_pool2d(c, x).out;
   c.require(dy.shape == expected, "dy must be " + describe(dy.dtype, expected) + ", got " + dy.to_string());
   c.output(dy.dtype, x);
 }

@@ -26,7 +26,7 @@ inline void infer_random(InferContext& c) {
   const DType dtype = c.attributes.dtype("dtype");
   c.require(dtype == DType::f32 || dtype == DType::f64, "'dtype' must be f32 or f64, got " + std::string(name(dtype)));
   for (const Dim& d : c.attributes.shape("shape"))
-    if (d.coefficient() < 0) c.fail("a dimension must not be negative, got " + c.attributes.shape("shape").to_string());
+    if (d.minimum() < 0) c.fail("a dimension must not be negative, got " + c.attributes.shape("shape").to_string());
   (void)c.attributes.shape("shape").numel();
   c.output(dtype, c.attributes.shape("shape"));
 }

@@ -5,7 +5,7 @@ namespace graven::ir {
 static void gradient_resample(GradientBuilder& g) {
   Attributes a = g.attributes();
   const Shape& x = g.type(g.input(0)).shape;
-  a.set("input_size", x[static_cast<std::size_t>(a.integer("dim"))].value());
+  a.set("input_size", Shape{x[static_cast<std::size_t>(a.integer("dim"))]});
   g.set(0, g.call("resample_backward", {g.output_gradient()}, a));
 }
 
@@ -40,7 +40,7 @@ const OpDef kResample{
             cases.push_back({.note = note + ", " + std::string(mode),
                              .inputs = {ops::random(dtype, std::move(x))},
                              .attributes = {{"dim", dim},
-                                            {"size", size},
+                                            {"size", Shape{size}},
                                             {"mode", std::string(mode)},
                                             {"align_corners", align},
                                             {"scale", scale}}});

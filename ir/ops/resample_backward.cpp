@@ -6,7 +6,9 @@ static void infer_resample_backward(InferContext& c) {
   Shape x = c.input(0).shape;
   c.require(!x.empty(), "a tensor of rank 0 cannot be resampled");
   const auto dim = static_cast<std::size_t>(ops::normalize_dim(c, "dim", x.rank()));
-  x[dim] = c.attributes.integer("input_size");
+  const Shape& from = c.attributes.shape("input_size");
+  c.require(from.rank() == 1, [&] { return "'input_size' must have one dimension, got " + from.to_string(); });
+  x[dim] = from[0];
   const Shape y = ops::infer_resample(c, x);
   c.require(c.input(0).shape == y, "dy must be " + describe(c.input(0).dtype, y) + ", got " + c.input(0).to_string());
   c.output(c.input(0).dtype, x);
@@ -22,7 +24,8 @@ const OpDef kResampleBackward{
     .name = "resample_backward",
     .doc = "dx, the gradient of resample: each dy is added to the elements that it was made of, by their weights.",
     .inputs = {{"dy"}},
-    .attributes = ops::join(ops::resample_attributes(), {{"input_size", AttributeType::integer, {}, "of x along dim"}}),
+    .attributes = ops::join(ops::resample_attributes(),
+                            {{"input_size", AttributeType::shape, {}, "of x along dim, one dimension"}}),
     .infer = infer_resample_backward,
     .gradient = gradient_resample_backward,
     .kernel =
@@ -43,9 +46,9 @@ const OpDef kResampleBackward{
             cases.push_back({.note = std::move(note),
                              .inputs = {ops::random(d, std::move(dy))},
                              .attributes = {{"dim", std::int64_t{1}},
-                                            {"size", size},
+                                            {"size", Shape{size}},
                                             {"mode", std::string(mode)},
-                                            {"input_size", input_size}}});
+                                            {"input_size", Shape{input_size}}}});
           };
           add("linear", DType::f32, {2, 8, 3}, 4, "linear");
           add("from one", DType::f32, {2, 5, 1}, 1, "linear");

@@ -35,13 +35,26 @@ inline Shape infer_resample(InferContext& c, Shape shape) {
   const auto dim = static_cast<std::size_t>(normalize_dim(c, "dim", shape.rank()));
   c.require(resample_mode(c.attributes) >= 0,
             "'mode' must be nearest, nearest-exact, linear, cubic or area, got '" + c.attributes.text("mode") + "'");
-  const std::int64_t size = c.attributes.integer("size"),
-                     from = fixed(shape[dim], "dimension " + std::to_string(dim) + ", which is resampled,");
-  c.require(size >= 1 && size <= (1 << 30), "'size' must lie in [1, 1073741824], got " + std::to_string(size));
-  c.require(from >= 1, "dimension " + std::to_string(dim) + ", which is resampled, is empty");
+  const Shape& sizes = c.attributes.shape("size");
+  c.require(sizes.rank() == 1, [&] { return "'size' must have one dimension, got " + sizes.to_string(); });
+  const Dim size = sizes[0], from = shape[dim];
+  c.require(size.minimum() >= 1 && size.maximum() <= (1 << 30),
+            [&] { return "'size' must lie in [1, 1073741824], got " + size.to_string(); });
+  c.require(from.minimum() >= 1, "dimension " + std::to_string(dim) + ", which is resampled, is empty");
   const double scale = c.attributes.number("scale");
   c.require(scale >= 0 && scale <= 1e9, "'scale' must be positive, got " + text_of(scale));
-  if (scale == 0) c.attributes.set("scale", static_cast<double>(from) / static_cast<double>(size));
+  const bool is_asked = c.attributes.text("mode") != "area" && !c.attributes.flag("align_corners");
+  if (scale == 0 && from.is_static() && size.is_static()) {
+    c.attributes.set("scale", static_cast<double>(from.value()) / static_cast<double>(size.value()));
+  } else if (scale == 0 && is_asked) {
+    // The quotient of two expressions is a number where one is a multiple of the other.
+    const std::optional<Dim> shrinks = divide(from, size), grows = divide(size, from);
+    c.require((shrinks && shrinks->is_static()) || (grows && grows->is_static()), [&] {
+      return "the scale from " + from.to_string() + " to " + size.to_string() + " is not the same at every size";
+    });
+    c.attributes.set("scale", shrinks && shrinks->is_static() ? static_cast<double>(shrinks->value())
+                                                              : 1 / static_cast<double>(grows->value()));
+  }
   shape[dim] = size;
   (void)shape.numel();
   return shape;
@@ -49,7 +62,7 @@ inline Shape infer_resample(InferContext& c, Shape shape) {
 
 inline std::vector<AttributeSpec> resample_attributes() {
   return {{"dim", AttributeType::integer, {}, "counted from the end when negative"},
-          {"size", AttributeType::integer, {}, "of y along dim"},
+          {"size", AttributeType::shape, {}, "of y along dim, one dimension"},
           {"mode", AttributeType::text, {}, "nearest, nearest-exact, linear, cubic or area"},
           {"align_corners", AttributeType::boolean, false,
            "the centres of the elements at the ends lie at the same places, not their borders"},

@@ -13,14 +13,14 @@ static void infer_reshape(InferContext& c) {
       open = d;
       continue;
     }
-    c.require(shape[d].coefficient() >= 0, "a dimension must be -1 or not negative, got " + shape.to_string());
+    c.require(shape[d].minimum() >= 0, "a dimension must be -1 or not negative, got " + shape.to_string());
     known = known * shape[d];
   }
   if (open < shape.rank()) {
-    const bool divides = known.coefficient() != 0 && from.coefficient() % known.coefficient() == 0 &&
-                         (known.is_static() || known.symbol() == from.symbol());
-    c.require(divides, "the shape " + shape.to_string() + " does not fit " + ops::count_of(from, "element"));
-    shape[open] = from / known;
+    const std::optional<Dim> rest = divide(from, known);
+    c.require(rest.has_value(),
+              [&] { return "the shape " + shape.to_string() + " does not fit " + ops::count_of(from, "element"); });
+    shape[open] = *rest;
     known = from;
   }
   c.require(known == from, "the shape " + shape.to_string() + " holds " + ops::count_of(known, "element") +

@@ -70,6 +70,13 @@ std::int64_t fixed(const Dim& dim, const std::string& what) {
   throw error;
 }
 
+std::string at_least(const Dim& size) {
+  if (size.is_static()) return {};
+  const Symbol symbol = size.symbols()[0];
+  return " (" + size.to_string() + " may be " + std::to_string(size.minimum()) + ": Dim(\"" + symbol.name +
+         "\", least, " + std::to_string(symbol.most) + ") says how small it may be)";
+}
+
 std::string text_of(double number) { return fmt::format("{}", number); }
 
 std::string count_of(const Dim& n, std::string_view noun) {
@@ -387,11 +394,7 @@ Term count_along(GradientBuilder& g, const Shape& shape, const Ints& dims, Value
   Dim n = 1;
   for (std::int64_t d : dims) n = n * shape[static_cast<std::size_t>(d)];
   if (n.is_static()) return {g, g.scalar(static_cast<double>(n.value()), like)};
-  const Shape symbol{n / Dim(n.coefficient())};
-  const Term each(
-      g, g.call("full", {},
-                {{"shape", symbol}, {"value", static_cast<double>(n.coefficient())}, {"dtype", g.type(like).dtype}}));
-  return each.apply("sum");
+  return {g, g.call("size", {}, {{"shape", Shape{n}}, {"dtype", g.type(like).dtype}})};
 }
 
 // ---- lowering -------------------------------------------------------------------------------------------------------
@@ -435,7 +438,7 @@ KernelCall elementwise_call(const NodeView& node) {
   }
   for (std::size_t d = 0; d < shape.rank(); ++d) {
     if (shape[d] == Dim(1)) continue;
-    bool merges = !dims.empty() && (dims.back().is_static() || shape[d].is_static());
+    bool merges = !dims.empty();
     for (std::size_t i = 0; i < count && merges; ++i) merges = merged[i].back() == strides[i][d] * shape[d];
     if (merges)
       dims.back() = dims.back() * shape[d];
@@ -472,7 +475,7 @@ KernelCall strided_call(std::string name, const Shape& shape, const std::vector<
   std::vector<Dim> dims, steps;
   for (std::size_t d = 0; d < shape.rank(); ++d) {
     if (shape[d] == Dim(1)) continue;
-    if (!dims.empty() && steps.back() == strides[d] * shape[d] && (dims.back().is_static() || shape[d].is_static())) {
+    if (!dims.empty() && steps.back() == strides[d] * shape[d]) {
       dims.back() = dims.back() * shape[d];
       steps.back() = strides[d];
       continue;

@@ -48,6 +48,8 @@ struct Span3 {
 Span3 around(const Shape& shape, std::int64_t dim);
 /// The dimension as a number: user error when it is symbolic. `what` completes "<what> must be fixed, got batch".
 std::int64_t fixed(const Dim& dim, const std::string& what);
+/// " (height may be 1: ...)", behind what is refused for that; nothing of a number.
+std::string at_least(const Dim& size);
 /// "0.5", "1e-05": shortest that reads back.
 std::string text_of(double number);
 /// "64 channels", "1 channel".

@@ -16,24 +16,25 @@ static void infer_slice(InferContext& c) {
   const std::int64_t step = c.attributes.integer("step");
   c.require(step >= 1, "'step' must be at least 1, got " + std::to_string(step));
   Shape shape = from;
-  if (c.attributes.flag("of_symbol")) {
-    const Dim& whole = from[dim];
-    c.require(!whole.is_static() && step == 1 && 0 <= start && start <= end && end <= whole.coefficient(),
-              "a part of a symbol takes a symbolic dimension, step 1 and bounds within it, got " +
-                  std::to_string(start) + " and " + std::to_string(end) + " of " + whole.to_string());
-    shape[dim] = start == end ? Dim(0) : Dim(whole.symbol(), whole.symbol_maximum()) * Dim(end - start);
+  if (const Shape bounds = c.attributes.shape("bounds"); !bounds.empty()) {
+    const bool fits = bounds.rank() == 2 && step == 1 && bounds[0].minimum() >= 0 &&
+                      (bounds[1] - bounds[0]).minimum() >= 0 && (from[dim] - bounds[1]).minimum() >= 0;
+    c.require(fits, [&] {
+      return "'bounds' takes step 1 and two sizes within the dimension, got " + bounds.to_string() + " of " +
+             from[dim].to_string();
+    });
+    shape[dim] = bounds[1] - bounds[0];
   } else if (from[dim].is_static()) {
     const std::int64_t size = from[dim].value();
     start = std::clamp<std::int64_t>(start < 0 ? start + size : start, 0, size);
     end = std::clamp<std::int64_t>(end < 0 ? end + size : end, start, size);
     shape[dim] = (end - start + step - 1) / step;
-  } else if (start >= 0 && end <= from[dim].coefficient() && end >= 0) {
-    // A symbol is 1 at least, so these are always there.
+  } else if (start >= 0 && end <= from[dim].minimum() && end >= 0) {
     start = std::min(start, end);
     shape[dim] = (end - start + step - 1) / step;
   } else if (start != 0 || end < from[dim].maximum() || step != 1) {
     c.fail("of the symbol " + from[dim].to_string() + " in dimension " + std::to_string(dim) + " only the first " +
-           std::to_string(from[dim].coefficient()) + " are always there, got " + std::to_string(start) + ":" +
+           std::to_string(from[dim].minimum()) + " are always there, got " + std::to_string(start) + ":" +
            std::to_string(end));
   }
   c.attributes.set("start", start);
@@ -46,18 +47,17 @@ static void gradient_slice(GradientBuilder& g) {
   const std::int64_t dim = g.attributes().integer("dim"), start = g.attributes().integer("start"),
                      step = g.attributes().integer("step");
   const auto d = static_cast<std::size_t>(dim);
-  if (g.attributes().flag("of_symbol")) {
-    const Dim symbol(from[d].symbol(), from[d].symbol_maximum());
+  if (const Shape bounds = g.attributes().shape("bounds"); !bounds.empty()) {
     std::vector<ValueId> parts;
-    auto zeros = [&](std::int64_t count) {
-      if (count == 0) return;
+    const auto zeros = [&](const Dim& count) {
+      if (count == Dim(0)) return;
       Shape shape = from;
-      shape[d] = symbol * Dim(count);
+      shape[d] = count;
       parts.push_back(g.call("full", {}, {{"shape", shape}, {"value", 0.0}, {"dtype", g.type(g.output()).dtype}}));
     };
-    zeros(start);
+    zeros(bounds[0]);
     parts.push_back(g.output_gradient());
-    zeros(from[d].coefficient() - g.attributes().integer("end"));
+    zeros(from[d] - bounds[1]);
     return g.set(0, parts.size() == 1 ? parts[0] : g.call("cat", parts, {{"dim", dim}}));
   }
   if (!from[d].is_static() && to[d] == from[d]) return g.set(0, g.output_gradient());
@@ -91,9 +91,8 @@ static void gradient_slice(GradientBuilder& g) {
 static KernelCall kernel_slice(const NodeView& node) {
   std::vector<Dim> strides = ops::contiguous_strides(node.input(0).shape);
   const auto dim = static_cast<std::size_t>(node.attributes().integer("dim"));
-  Dim start = node.attributes().integer("start");
-  if (const Dim& whole = node.input(0).shape[dim]; node.attributes().flag("of_symbol") && start != Dim(0))
-    start = Dim(whole.symbol(), whole.symbol_maximum()) * start;
+  const Shape bounds = node.attributes().shape("bounds");
+  const Dim start = bounds.empty() ? Dim(node.attributes().integer("start")) : bounds[0];
   const Dim offset = strides[dim] * start;
   strides[dim] = strides[dim] * Dim(node.attributes().integer("step"));
   return ops::strided_call("strided_copy", node.output().shape, strides, offset);
@@ -102,7 +101,8 @@ static KernelCall kernel_slice(const NodeView& node) {
 /// As Python writes it.
 static std::string remark_slice(const NodeView& node) {
   const Attributes& a = node.attributes();
-  if (a.flag("of_symbol")) return {};
+  if (const Shape bounds = a.shape("bounds"); !bounds.empty())
+    return fmt::format("dim {}, {}:{}", a.integer("dim"), bounds[0].to_string(), bounds[1].to_string());
   const std::int64_t end = a.integer("end"), step = a.integer("step");
   const bool is_open = end == std::numeric_limits<std::int64_t>::max();
   return fmt::format("dim {}, {}:{}{}", a.integer("dim"), a.integer("start"), is_open ? "" : fmt::format("{}", end),
@@ -114,14 +114,14 @@ const OpDef kSlice{
     .doc =
         "y = x[start:end:step] along dim. Negative bounds count from the end, bounds outside are clipped, as in "
         "Python. Of a symbolic dimension what "
-        "is there at every size: all of it, or from its beginning no more than its coefficient.",
+        "is there at every size: all of it, a part with 'bounds', or from its beginning no more than its minimum.",
     .inputs = {{"x"}},
     .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"},
                    {"start", AttributeType::integer, std::int64_t{0}, "first index"},
                    {"end", AttributeType::integer, std::numeric_limits<std::int64_t>::max(), "index behind the last"},
                    {"step", AttributeType::integer, std::int64_t{1}, "at least 1"},
-                   {"of_symbol", AttributeType::boolean, false,
-                    "start and end count the dimension's symbol: x[start * batch : end * batch]"}},
+                   {"bounds", AttributeType::shape, Shape{},
+                    "in place of start and end, where these are of symbols: [batch, 3*batch] is x[batch : 3*batch]"}},
     .infer = infer_slice,
     .gradient = gradient_slice,
     .kernel = kernel_slice,

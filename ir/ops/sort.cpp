@@ -8,10 +8,9 @@ static void infer_sort(InferContext& c) {
   const std::int64_t count = c.attributes.integer("count");
   Shape shape = x.shape;
   if (count >= 0) {
-    // A symbol is 1 at least, so as many as its coefficient are always there.
     const Dim size = x.shape.empty() ? Dim(1) : x.shape[dim];
-    c.require(count <= size.coefficient(), "dimension " + std::to_string(dim) + " has " + size.to_string() +
-                                               " elements, of which 'count' wants " + std::to_string(count));
+    c.require(count <= size.minimum(), "dimension " + std::to_string(dim) + " has " + size.to_string() +
+                                           " elements, of which 'count' wants " + std::to_string(count));
     if (!shape.empty())
       shape[dim] = count;
     else

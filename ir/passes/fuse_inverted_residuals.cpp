@@ -28,8 +28,8 @@ class InvertedResidualFuser {
   bool is_convolution(const Node& node, bool (*is)(const kernels::conv2d_config&)) const {
     if (!node.is(kConv2d) || !node.attributes.flag("packed")) return false;
     const Shape& x = graph_.type(node.inputs[0]).shape;
-    return is(
-        ops::conv2d_sizes(node.attributes, x[1].value(), x[2].value(), node.attributes.integers("weight_shape"), true));
+    if (!x[1].is_static() || !x[2].is_static()) return false;
+    return is(ops::conv2d_sizes(node.attributes, x[1], x[2], node.attributes.integers("weight_shape"), true).most);
   }
   bool is_pointwise(const Node& node) const { return is_convolution(node, kernels::conv2d_is_pointwise); }
   bool is_depthwise(const Node& node) const { return is_convolution(node, kernels::conv2d_is_depthwise); }

@@ -31,8 +31,10 @@ class Hash {
   void add(const Shape& shape) {
     add(static_cast<std::uint64_t>(shape.rank()));
     for (const Dim& d : shape) {
-      add(static_cast<std::uint64_t>(d.coefficient()));
-      add(std::string_view(d.symbol()));
+      if (d.is_static())
+        add(static_cast<std::uint64_t>(d.value()));
+      else
+        add(std::string_view(d.to_string()));
     }
   }
   void add(const Attribute& a) {

@@ -72,9 +72,8 @@ class CausalSoftmaxes {
   /// sees and `hidden` for the others; nothing where it is no such mask, or hides nothing.
   std::optional<std::int64_t> offset_of(ValueId mask, const Shape& scores, double seen, double hidden) const {
     const Dim queries = scores.back(1), keys = scores.back(0);
-    if (!queries.is_static() || !keys.is_static() || graph_.type(mask).shape.numel() != queries * keys ||
-        graph_.type(mask).shape.rank() < 2 || graph_.type(mask).shape.back(0) != keys ||
-        graph_.type(mask).shape.back(1) != queries)
+    if (graph_.type(mask).shape.numel() != queries * keys || graph_.type(mask).shape.rank() < 2 ||
+        graph_.type(mask).shape.back(0) != keys || graph_.type(mask).shape.back(1) != queries)
       return std::nullopt;
     const Node* node = maker(mask);
     while (node && node->is(kReshape)) {

@@ -107,7 +107,7 @@ struct Buffers {
 /// The sizes that a call brings with it.
 struct Sizes {
 {% for symbol in symbols %}
-  std::int64_t @{ symbol.identifier }@ = @{ symbol.maximum }@;  ///< 1 to @{ symbol.maximum }@
+  std::int64_t @{ symbol.identifier }@ = @{ symbol.maximum }@;  ///< @{ symbol.given_least }@ to @{ symbol.maximum }@
 {% endfor %}
 };
 

@@ -479,7 +479,9 @@ const std::vector<Call>& functions() {
       M(view),
       M(t),
       M(expand),
-      M(slice),
+      call("Tensor::slice",
+           static_cast<Tensor (Tensor::*)(std::int64_t, std::int64_t, std::int64_t, std::int64_t, Location) const>(
+               &Tensor::slice)),
       M(add_),
       M(mul_),
       M(pow_),

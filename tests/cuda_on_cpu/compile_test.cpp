@@ -123,6 +123,7 @@ const std::vector<Case>& cases() {
       {"scan", {"scan_kernel<false, float>", "scan_kernel<true, std::int64_t>", "cumprod_backward_kernel<float>"}},
       {"sort", {"sort_kernel<float>", "sort_kernel<std::int64_t>", "sort_backward_kernel<float>"}},
       {"arange", {"arange_kernel<float>", "arange_kernel<std::int64_t>"}},
+      {"size", {"size_kernel<float>", "size_kernel<std::int64_t>"}},
       {"reduce",
        {"reduce_rows_kernel<sum_of, float>", "reduce_rows_kernel<maximum_of, double>",
         "reduce_rows_kernel<minimum_of, std::int64_t>", "reduce_columns_kernel<product_of, float>",

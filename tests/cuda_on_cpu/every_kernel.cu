@@ -24,6 +24,7 @@
 #include "kernels/cuda/resample.cuh"
 #include "kernels/cuda/scalar_math.cuh"
 #include "kernels/cuda/scan.cuh"
+#include "kernels/cuda/size.cuh"
 #include "kernels/cuda/softmax.cuh"
 #include "kernels/cuda/sort.cuh"
 #include "kernels/cuda/strided_copy.cuh"
@@ -88,6 +89,7 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   resample(context, resample_config{}, y, x);
   resample_backward(context, resample_config{}, y, x);
   arange(context, arange_config{}, y);
+  size(context, size_config{}, y);
   gather(context, gather_config{}, y, x, const_labels);
   scatter(context, gather_config{}, y, x, const_labels, x);
   scatter_add(context, gather_config{}, y, x, const_labels, x);

@@ -17,6 +17,7 @@
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/resample.cuh"
 #include "kernels/cuda/scalar_math.cuh"
+#include "kernels/cuda/size.cuh"
 #include "kernels/cuda/softmax.cuh"
 #include "kernels/cuda/strided_copy.cuh"
 #include "kernels/cuda/update.cuh"
@@ -331,6 +332,16 @@ TEST(CudaArange, CountsInDouble) {
   std::vector<double> expected;
   for (int i = 0; i < 500; ++i) expected.push_back(1 + 0.25 * i);
   expect_close(got[0], expected, 0, "arange");
+}
+
+TEST(CudaSize, IsTheNumber) {
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    float* y = memory.out<float>(1);
+    size(context, size_config{.n = 12345}, y);
+    context.synchronize();
+    memory.result(y, 1);
+  });
+  expect_close(got[0], {12345}, 0, "size");
 }
 
 TEST(CudaReduce, EveryReduction) {

@@ -602,7 +602,8 @@ TEST(CudaProjects, LeNetTrains) {
 /// much of it; `rows`: labels of a step.
 void train_a_network(const std::string& name, const Graph& graph, const std::pair<std::string, std::int64_t>& x,
                      std::int64_t rows,
-                     const std::function<void(const fs::path&, const fs::path&, std::int64_t)>& write) {
+                     const std::function<void(const fs::path&, const fs::path&, std::int64_t)>& write,
+                     const std::string& sizes = {}) {
   Projects projects(name, graph, /*evaluates_apart=*/true);
   write(projects.folder() / "x.npy", projects.folder() / "y.npy", 16);
   write(projects.folder() / "held_x.npy", projects.folder() / "held_y.npy", 9);  // the last batch is a partial one
@@ -632,10 +633,15 @@ void train_a_network(const std::string& name, const Graph& graph, const std::pai
     }
   }
   projects.run("cuda", "selftest", {});
+  std::string user =
+      filled(kTrainingUser,
+             {{"NAME", name}, {"TYPE", x.first}, {"COUNT", std::to_string(x.second)}, {"ROWS", std::to_string(rows)}});
+  // A call brings its sizes behind its data.
+  const std::string data = "y.data()";
+  for (std::size_t i = user.find(data); i != std::string::npos; i = user.find(data, i + 1))
+    user.insert(i + data.size(), sizes);
   EXPECT_EQ(
-      projects.run_user(filled(
-          kTrainingUser,
-          {{"NAME", name}, {"TYPE", x.first}, {"COUNT", std::to_string(x.second)}, {"ROWS", std::to_string(rows)}})),
+      projects.run_user(user),
       "calls: 0 allocations, 0 descriptors\n"
       "predictions: " +
           std::to_string(8 * rows) +
@@ -702,13 +708,16 @@ TEST(CudaProjects, MobileNetV2Trains) {
 TEST(CudaProjects, Gpt2Trains) {
   manual_seed(1);
   TrainGpt2 graph;
-  train_a_network("gpt2_train", graph.trace(spec({8, 12}, i64), spec({8, 12}, i64)), {"std::int64_t", 96}, 96,
-                  [](const fs::path& x, const fs::path& y, std::int64_t n) {
-                    std::vector<std::int64_t> tokens;
-                    for (std::int64_t i = 0; i <= n * 12; ++i) tokens.push_back((i * 31 + i / 7) % 48);
-                    write_npy(x, "<i8", {n, 12}, std::vector<std::int64_t>(tokens.begin(), tokens.end() - 1));
-                    write_npy(y, "<i8", {n, 12}, std::vector<std::int64_t>(tokens.begin() + 1, tokens.end()));
-                  });
+  const Dim batch("batch", 8), length("length", 12);
+  train_a_network(
+      "gpt2_train", graph.trace(spec({batch, length}, i64), spec({batch, length}, i64)), {"std::int64_t", 96}, 96,
+      [](const fs::path& x, const fs::path& y, std::int64_t n) {
+        std::vector<std::int64_t> tokens;
+        for (std::int64_t i = 0; i <= n * 12; ++i) tokens.push_back((i * 31 + i / 7) % 48);
+        write_npy(x, "<i8", {n, 12}, std::vector<std::int64_t>(tokens.begin(), tokens.end() - 1));
+        write_npy(y, "<i8", {n, 12}, std::vector<std::int64_t>(tokens.begin() + 1, tokens.end()));
+      },
+      ", 8, 12");
 }
 
 TEST(CudaProjects, LeNetInfers) {
@@ -778,6 +787,32 @@ TEST(CudaProjects, BatchNormsAreFolded) {
             "error: weights: expected on the model's device, 1, found on device 0\n"
             "1: device: expected 0 to 1, found 2\n"
             "device 0\n");
+}
+
+/// The style network: borders, windows of two strides, norms of what a picture has, enlarged pictures.
+struct Pictures : nn::Graph<Pictures> {
+  models::TransformerNet model = child("model", models::TransformerNet({.channels = 4}));
+  Tensor build(Tensor x) { return model(x); }
+};
+
+TEST(CudaProjects, PicturesHaveAnySize) {
+  manual_seed(1);
+  Pictures graph;
+  const ir::Graph& traced = graph.trace(spec({Dim("batch", 2), 3, Dim("height", 16, 24), Dim("width", 16, 24)}));
+  Projects projects("pictures", traced);
+  for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{24, 24}, {17, 22}}) {
+    const std::int64_t count = 3 * 3 * height * width;
+    write_npy(projects.folder() / "x.npy", "<f4", {3, 3, height, width}, numbers(static_cast<std::size_t>(count), 2));
+    projects.run("cpu", "pictures", {"--data", "../x.npy", "--output", "y.npy"});
+    projects.run("cuda", "pictures", {"--data", "../x.npy", "--output", "y.npy"}, "random:3");
+    const std::vector<float> expected = read_npy(projects.folder() / "cpu/y.npy"),
+                             got = read_npy(projects.folder() / "cuda/y.npy");
+    ASSERT_EQ(expected.size(), static_cast<std::size_t>(3 * 3 * ((height + 3) / 4 * 4) * ((width + 3) / 4 * 4)));
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i)
+      EXPECT_NEAR(got[i], expected[i], 1e-4 * (1 + std::abs(expected[i]))) << i;
+  }
+  projects.run("cuda", "selftest", {});
 }
 
 /// docs/cuda.md, where it says how to do without a GPU.

@@ -260,9 +260,8 @@ std::optional<Finding> check_symbol(const Graph& traced, std::mt19937& random) {
   ir::run_passes(plain, fewest_passes());
   ir::run_passes(lowered, {});
   if (auto finding = check_json(lowered)) return finding;
-  const auto [symbol, most] = lifted->symbols().at(0);
-  for (const std::int64_t size :
-       {most, std::int64_t{1}, std::uniform_int_distribution<std::int64_t>(1, most)(random)}) {
+  const auto [symbol, least, most] = lifted->symbols().at(0);
+  for (const std::int64_t size : {most, least, std::uniform_int_distribution<std::int64_t>(least, most)(random)}) {
     const Symbols symbols{{symbol, size}};
     Results expected;
     try {
@@ -321,7 +320,7 @@ bool takes_ones(const Graph& traced) {
   Graph plain = traced;
   ir::run_passes(plain, fewest_passes());
   Symbols ones;
-  for (const auto& [name, most] : plain.symbols()) ones[name] = 1;
+  for (const ir::Symbol& s : plain.symbols()) ones[s.name] = s.least;
   try {
     run_double(plain, 0, ones);
     return true;
@@ -340,8 +339,8 @@ std::optional<Finding> check_emitted(const std::vector<Graph>& traced) {
        symbols.empty() || !takes_ones(all) ? std::vector<bool>{true} : std::vector<bool>{true, false}) {
     Symbols sizes;
     std::vector<std::int64_t> in_order;
-    for (const auto& [name, most] : symbols) {
-      sizes[name] = largest ? most : 1;
+    for (const auto& [name, least, most] : symbols) {
+      sizes[name] = largest ? most : least;
       in_order.push_back(sizes[name]);
     }
     const Results expected = run_double(plain, 0, sizes), moved = run_double(plain, 1e-6, sizes);

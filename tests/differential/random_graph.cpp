@@ -483,10 +483,7 @@ eager::Environment leaves_of(const Graph& graph, double change, const std::map<s
     const ir::Value& value = graph.values[v];
     if (value.kind == ValueKind::node || value.kind == ValueKind::constant) continue;
     Shape shape = value.type.shape;
-    for (std::size_t d = 0; d < shape.rank(); ++d) {
-      const auto it = symbols.find(shape[d].symbol());
-      shape[d] = shape[d].at(it == symbols.end() ? shape[d].symbol_maximum() : it->second);
-    }
+    for (std::size_t d = 0; d < shape.rank(); ++d) shape[d] = shape[d].at(symbols);
     double low = -1, high = 1;
     if (value.kind == ValueKind::state) low = high = 0;
     if (value.kind == ValueKind::hyper) low = high = value.name == "step" ? 1 : value.name == "seed" ? 7 : 0.1;

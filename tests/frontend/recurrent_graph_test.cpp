@@ -85,14 +85,18 @@ TEST(RecurrentGraph, HasAsManyNodesWhateverTheLength) {
   EXPECT_EQ(nodes(1), nodes(300));
 }
 
-TEST(RecurrentGraph, TakesOneSymbolAtATime) {
+TEST(RecurrentGraph, RunsSequencesOfAnyLengthAndAnyNumberOfThem) {
   struct Infer : nn::Graph<Infer> {
-    nn::LSTM lstm = child("lstm", nn::LSTM(4, 5));
+    nn::LSTM lstm = child("lstm", nn::LSTM(4, 5, {.num_layers = 2}));
     Tensor build(Tensor x) { return lstm(x).first; }
   } graph;
-  const std::string text = test::error_of([&] { graph.compile(spec({Dim("length", 7), Dim("batch", 20), 4})); });
-  EXPECT_NE(text.find("has the shape [length,batch,4]; a tensor may have one symbolic dimension"), std::string::npos)
-      << text;
+  graph.compile(spec({Dim("length", 7), Dim("batch", 20), 4}));
+  for (const auto& [length, batch] : {std::pair<std::int64_t, std::int64_t>{7, 20}, {1, 1}, {3, 20}, {7, 2}}) {
+    const Tensor x = randn({length, batch, 4});
+    const Tensor found = graph(x), expected = graph.lstm(x).first.detach();
+    ASSERT_EQ(found.describe(), expected.describe());
+    EXPECT_TRUE(allclose(found, expected, 1e-5, 1e-6));
+  }
 }
 
 }  // namespace

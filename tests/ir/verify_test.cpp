@@ -39,7 +39,7 @@ TEST(Verify, FindsEachViolation) {
       {"two values are named 'x'", [](Graph& g) { g.values[1].name = "x"; }},
       {"has no name", [](Graph& g) { g.values[1].name.clear(); }},
       {"control character", [](Graph& g) { g.values[1].name = "a\nb"; }},
-      {"has two maxima", [](Graph& g) { g.add_input("y", {DType::f32, {Dim("batch", 9)}}); }},
+      {"has two ranges, [1, 8] and [1, 9]", [](Graph& g) { g.add_input("y", {DType::f32, {Dim("batch", 9)}}); }},
       {"symbol's name must be", [](Graph& g) { g.add_input("y", {DType::f32, {Dim("b*", 9)}}); }},
       {"has rank 9", [](Graph& g) { g.add_input("y", {DType::f32, Shape(std::vector<Dim>(9, 1))}); }},
       {"is too large",

@@ -1,6 +1,6 @@
 // Whole networks against what PyTorch computed in double precision (tests/fixtures/make_networks.py): outputs, first
 // gradients, the loss of every step, and parameters and running statistics at the end; eager in f32 and f64, and
-// compiled graphs.
+// compiled graphs; and programs that take any batch, length, height and width.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -320,6 +320,93 @@ TEST_P(Networks, GraphInFloat) { kCases[GetParam()].run(Mode::graph, f32); }
 TEST_P(NetworksCompiledInDouble, Graph) { kCases[GetParam()].run(Mode::graph, f64); }
 INSTANTIATE_TEST_SUITE_P(All, Networks, testing::Range<std::size_t>(0, std::size(kCases)), case_name);
 INSTANTIATE_TEST_SUITE_P(All, NetworksCompiledInDouble, testing::ValuesIn(compiled_in_double()), case_name);
+
+// ---- one program for every size -------------------------------------------------------------------------------------
+
+/// A network whose batch, and length or height and width, are symbols, at five sizes.
+template <class Net>
+struct Sized {
+  std::string fixture;
+  Shape symbols;
+  std::vector<Sizes> sizes;
+  std::function<Data(const Sizes&)> data;
+  Spec target;
+  Tensor (*loss)(const Tensor&, const Tensor&);
+  optim::SGDOptions optimizer;
+};
+
+Tensor mean_square(const Tensor& y, const Tensor&) { return mean(square(y)); }
+
+template <class Net>
+void compare_sizes(const Sized<Net>& c, DType dtype_of_input) {
+  const Fixture fixture(c.fixture);
+  const auto check = [&](const Tensor& found, const std::string& stored, double allowed) {
+    expect_close(sampled(numbers(found)), fixture.get(stored), allowed, fixture.get("distance." + stored)[0],
+                 c.fixture + " " + stored);
+  };
+  Net net;
+  initialise(net, true);
+  net.eval();
+  InferGraph<Net> infer(net);
+  infer.compile(spec(c.symbols, dtype_of_input));
+  for (std::size_t i = 0; i < c.sizes.size(); ++i)
+    check(infer(c.data(c.sizes[i]).x), "output." + std::to_string(i), kF32.output);
+  net.train();
+  TrainGraph<Net> train(net, optim::SGD(net.parameters(), c.optimizer), c.loss);
+  train.compile(spec(c.symbols, dtype_of_input), c.target);
+  std::vector<double> losses;
+  for (std::size_t step = 0; step < 10; ++step) {
+    const Data data = c.data(c.sizes[step % c.sizes.size()]);
+    losses.push_back(numbers(train(data.x, data.y))[0]);
+  }
+  check(from_data(losses, {10}), "losses", kF32.loss);
+  for (const auto& [name, p] : net.named_parameters()) check(p, "final." + name, kF32.final);
+}
+
+const Dim kBatch("batch", 4), kLength("length", 16), kHeight("height", 16, 40), kWidth("width", 16, 40);
+
+Data tokens_of(const Sizes& size, const Sizes& target, std::int64_t classes) {
+  const auto count = [](const Sizes& s) { return Shape(s).numel().value(); };
+  return {from_data(labels(count(size), 1, 48), size), from_data(labels(count(target), 2, classes), target)};
+}
+
+TEST(NetworksOfAnySize, Gpt2) {
+  compare_sizes<Gpt2>({.fixture = "gpt2_sizes",
+                       .symbols = {kBatch, kLength},
+                       .sizes = {{1, 1}, {3, 12}, {2, 16}, {4, 5}, {1, 9}},
+                       .data = [](const Sizes& s) { return tokens_of(s, s, 48); },
+                       .target = spec({kBatch, kLength}, i64),
+                       .loss = cross_entropy_of,
+                       .optimizer = {.lr = 0.05, .momentum = 0.9}},
+                      i64);
+}
+
+TEST(NetworksOfAnySize, Bert) {
+  compare_sizes<Bert>({.fixture = "bert_sizes",
+                       .symbols = {kBatch, kLength},
+                       .sizes = {{1, 1}, {4, 12}, {2, 16}, {3, 7}, {1, 10}},
+                       .data = [](const Sizes& s) { return tokens_of(s, {s[0]}, 10); },
+                       .target = spec({kBatch}, i64),
+                       .loss = cross_entropy_of,
+                       .optimizer = {.lr = 0.05, .momentum = 0.9, .weight_decay = 0.01}},
+                      i64);
+}
+
+TEST(NetworksOfAnySize, StyleTransfer) {
+  compare_sizes<StyleTransfer>({.fixture = "style_transfer_sizes",
+                                .symbols = {kBatch, 3, kHeight, kWidth},
+                                .sizes = {{1, 16, 16}, {2, 17, 30}, {1, 33, 20}, {2, 24, 24}, {1, 19, 39}},
+                                .data =
+                                    [](const Sizes& s) {
+                                      const std::int64_t count = s[0] * 3 * s[1] * s[2];
+                                      return Data{from_data(values(count, 21, 1.0), {s[0], 3, s[1], s[2]}).to(f32),
+                                                  zeros({})};
+                                    },
+                                .target = spec({}, f32),
+                                .loss = mean_square,
+                                .optimizer = {.lr = 0.02, .momentum = 0.9}},
+                               f32);
+}
 
 }  // namespace
 }  // namespace graven::test

@@ -309,6 +309,48 @@ TEST_F(Projects, SymbolsBesidesTheBatchAreWhatFilesSay) {
                 {{{(work() / "too_long/x.npy").string()}, 1, "[6,2], or smaller in dimension 0 of a sample"}});
 }
 
+/// Pictures of any size: in halves of their size and back, and the numbers of all of them in a row.
+struct Halves : nn::Graph<Halves> {
+  nn::Conv2d halve = child("halve", nn::Conv2d(1, 2, 3, {.stride = 2, .padding = 1}));
+  std::vector<Tensor> build(Tensor x) {
+    const Tensor half = relu(halve(x));
+    return {interpolate(half, {.scale_factor = {2}}), half.flatten()};
+  }
+};
+
+TEST_F(Projects, PicturesHaveAnySize) {
+  const Dim batch("batch", 4), height("height", 4, 12), width("width", 5, 9);
+  Halves halves;
+  halves.compile(spec({batch, 1, height, width}, "x"));
+  build(halves, "halves");
+  expect_self_test_passes("halves");
+  constexpr std::int64_t kCount = 3;
+  for (const auto& [h, w] : {std::pair<std::int64_t, std::int64_t>{4, 5}, {12, 9}, {7, 6}}) {
+    const fs::path folder = work() / ("picture" + std::to_string(h));
+    const Tensor x = randn({kCount, 1, h, w});
+    const std::string bytes(reinterpret_cast<const char*>(x.data_ptr()), static_cast<std::size_t>(x.numel()) * 4);
+    write_npy(folder / "x.npy", runtime::DType::f32, {kCount, 1, h, w}, bytes);
+    const std::string whole = (folder / "whole.npy").string(), row = (folder / "row.npy").string();
+    const ProcessResult r =
+        run({program("halves"), "--data", (folder / "x.npy").string(), "--output", whole + "," + row});
+    ASSERT_EQ(r.exit_status, 0) << r.output;
+    const std::vector<Tensor> expected = halves.build(x);
+    const runtime::Array found[] = {runtime::read_npy(whole), runtime::read_npy(row)};
+    for (std::size_t i = 0; i < 2; ++i) {
+      ASSERT_EQ(found[i].shape, expected[i].sizes()) << i;
+      EXPECT_TRUE(allclose(from_bytes(found[i].bytes.data(), found[i].bytes.size(), f32, expected[i].shape()),
+                           expected[i].detach(), 1e-5, 1e-5));
+    }
+  }
+  for (const auto& [h, w, said] :
+       {std::tuple<std::int64_t, std::int64_t, const char*>{3, 5, "down to 4"}, {4, 10, "[1,12,9]"}}) {
+    const fs::path folder = work() / ("other" + std::to_string(h));
+    write_npy(folder / "x.npy", runtime::DType::f32, {1, 1, h, w},
+              std::string(static_cast<std::size_t>(h * w) * 4, '\0'));
+    expect_errors({program("halves"), "--data"}, {{{(folder / "x.npy").string()}, 1, said}});
+  }
+}
+
 TEST_F(Projects, TrainStopResume) {
   const std::string straight = (work() / "straight").string(), cut = (work() / "cut").string();
   EXPECT_EQ(train(straight, {"--epochs", "3"}).exit_status, 0);

@@ -31,6 +31,7 @@ constexpr CudaKernel kKernels[] = {
     {"resample"},
     {"resample_backward"},
     {"arange"},
+    {"size"},
     {"gather"},
     {"scatter"},
     {"scatter_add"},

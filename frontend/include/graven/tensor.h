@@ -159,7 +159,11 @@ class Tensor {
   /// clamped.
   Tensor slice(std::int64_t d, std::int64_t start = 0, std::int64_t end = std::numeric_limits<std::int64_t>::max(),
                std::int64_t step = 1, Location where = Location::current()) const;
+  /// The same with sizes that symbols are part of, `positions.slice(0, 0, x.shape()[1])`: between `start` and `end`, of
+  /// which each lies within the dimension, or beyond it, at every size.
+  Tensor slice(std::int64_t d, const Dim& start, const Dim& end, Location where = Location::current()) const;
   Tensor narrow(std::int64_t d, std::int64_t start, std::int64_t length, Location where = Location::current()) const;
+  Tensor narrow(std::int64_t d, const Dim& start, const Dim& length, Location where = Location::current()) const;
   Tensor select(std::int64_t d, std::int64_t index, Location where = Location::current()) const;
   /// Windows of `size` elements along dimension d, each `step` behind the one before, as a last dimension: [..., n,
   /// ...] becomes [..., (n - size) / step + 1, ..., size]. A copy; PyTorch's is a view.

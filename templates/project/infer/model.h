@@ -52,7 +52,7 @@ namespace @{ namespace }@ {
 inline namespace @{ constant_prefix }@_GRAPH {
 {% for symbol in symbols %}
 
-/// The largest @{ symbol.identifier }@; any from 1 on will do.
+/// The largest @{ symbol.identifier }@; any from @{ symbol.given_least }@ on will do.
 constexpr std::int64_t maximum_@{ symbol.identifier }@ = @{ symbol.maximum }@;
 {% endfor %}
 

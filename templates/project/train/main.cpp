@@ -48,8 +48,8 @@ class Program final : public runtime::TrainableModel {
 {% endif %}
         .batch = @{ batch }@,
         .batch_is_symbolic = @{ batch_is_symbolic }@,
-{% if least_batch_is_two %}
-        .least_batch = 2,
+{% if least_batch != "1" %}
+        .least_batch = @{ least_batch }@,
 {% endif %}
         .groups = {
 {% for group in groups %}

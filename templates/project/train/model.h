@@ -60,7 +60,7 @@ namespace @{ namespace }@ {
 inline namespace @{ constant_prefix }@_GRAPH {
 {% for symbol in symbols %}
 
-/// The largest @{ symbol.identifier }@; any from 1 on will do.
+/// The largest @{ symbol.identifier }@; any from @{ symbol.given_least }@ on will do.
 constexpr std::int64_t maximum_@{ symbol.identifier }@ = @{ symbol.maximum }@;
 {% endfor %}
 
@@ -201,7 +201,7 @@ GRAVEN_API int @{ namespace }@_evaluate(@{ namespace }@_model* model, @{ c_param
 GRAVEN_API int @{ namespace }@_load(@{ namespace }@_model* model, const char* path);
 GRAVEN_API int @{ namespace }@_save(const @{ namespace }@_model* model, const char* path);
 {% for symbol in symbols %}
-/* The largest @{ symbol.identifier }@; any from 1 on will do. */
+/* The largest @{ symbol.identifier }@; any from @{ symbol.given_least }@ on will do. */
 GRAVEN_API int64_t @{ namespace }@_maximum_@{ symbol.identifier }@(void);
 {% endfor %}
 GRAVEN_API const char* @{ namespace }@_error(void);

@@ -149,6 +149,10 @@ void Model::forward(@{ parameters }@, @{ output_parameters }@) {
     throw std::runtime_error("@{ symbol.identifier }@: expected @{ symbol.least }@ to @{ symbol.maximum }@, found " +
                              std::to_string(@{ symbol.identifier }@));
 {% endfor %}
+{% for bound in size_bounds %}
+  if (const std::int64_t size = @{ bound.size }@; size < @{ bound.least }@)
+    throw std::runtime_error("@{ bound.name }@: expected @{ bound.least }@ or more, found " + std::to_string(size));
+{% endfor %}
   {% if length(symbols) == 0 %}const {% endif %}Step step = own.step();
 {% for symbol in symbols %}
   step.size.@{ symbol.identifier }@ = @{ symbol.identifier }@;

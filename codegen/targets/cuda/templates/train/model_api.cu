@@ -180,8 +180,9 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   Step step(@{ parameters }@) {
     Step step = whole_step();
 {% for symbol in symbols %}
-    if (@{ symbol.identifier }@ < 1 || @{ symbol.identifier }@ > @{ symbol.maximum }@)
-      throw std::runtime_error("@{ symbol.identifier }@: expected 1 to @{ symbol.maximum }@, found " +
+    if (@{ symbol.identifier }@ < @{ symbol.given_least }@ || @{ symbol.identifier }@ > @{ symbol.maximum }@)
+      throw std::runtime_error("@{ symbol.identifier }@: expected @{ symbol.given_least }@ to @{ symbol.maximum }@, "
+                               "found " +
                                std::to_string(@{ symbol.identifier }@));
     step.size.@{ symbol.identifier }@ = @{ symbol.identifier }@;
 {% endfor %}
