@@ -32,6 +32,7 @@ class Verifier {
     check_optimizers();
     check_lists();
     check_nodes();
+    check_symbols();
     check_updates_whole();
     check_results();
     check_stage();
@@ -120,10 +121,13 @@ class Verifier {
     for (std::size_t i = 0; i < graph_.values.size(); ++i) {
       const ValueId v = static_cast<ValueId>(i);
       switch (graph_.values[i].kind) {
-        case ValueKind::input:
         case ValueKind::parameter:
         case ValueKind::buffer:
         case ValueKind::state:
+          if (!graph_.type(v).shape.is_static())
+            broken(value_text(v) + " is kept from call to call and has a symbolic shape");
+          [[fallthrough]];
+        case ValueKind::input:
           if (!listed_[i]) broken(value_text(v) + " is missing in the list of its kind");
           break;
         case ValueKind::constant: {
@@ -262,6 +266,31 @@ class Verifier {
 
   /// Updates, and what has them fused into it.
   static bool has_rate(const Node& node) { return input_of(*node.op, InputRole::rate) < node.op->inputs.size(); }
+
+  /// A call's inputs say what every symbol stands for.
+  void check_symbols() {
+    std::unordered_set<std::string> known;
+    for (const ValueId v : graph_.inputs)
+      for (const Dim& d : graph_.type(v).shape) {
+        if (d.is_static()) continue;
+        const std::optional<Dim::Linear> linear = d.linear();
+        if (!linear || linear->coefficient < 1)
+          broken("the input " + value_text(v) + " has the dimension " + d.to_string() +
+                 ", which does not say what its symbols stand for");
+        known.insert(linear->symbol.name);
+      }
+    const auto check = [&](const Shape& shape, const auto& where) {
+      for (const Dim& d : shape)
+        for (const Symbol& symbol : d.symbols())
+          if (known.count(symbol.name) == 0)
+            broken(text_of(where) + " has the symbol '" + symbol.name + "', which no input has");
+    };
+    for (std::size_t i = 0; i < graph_.values.size(); ++i)
+      check(graph_.values[i].type.shape, [&] { return value_text(static_cast<ValueId>(i)); });
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
+      for (const auto& [key, value] : graph_.nodes[n].attributes)
+        if (const Shape* shape = std::get_if<Shape>(&value)) check(*shape, [&] { return node_text(n); });
+  }
 
   void check_nodes() {
     made_.assign(graph_.values.size(), false);

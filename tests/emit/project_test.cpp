@@ -582,6 +582,25 @@ TEST(Project, TheProgramKnowsWhereTheBatchIs) {
   for (const char* line : {"{3}, .batched = false},", "{3, 8}, .batched = false, .batch_dimensions = {{1, 1}}},",
                            "{24}, .batched = false, .batch_dimensions = {{0, 3}}},"})
     EXPECT_NE(sums.find(line), std::string::npos) << line << "\n" << sums;
+  // Of several symbols: what follows from them, and what they must be together.
+  const ir::Dim height("height", 16, 40), width("width", 4);
+  Graph pictures;
+  pictures.name = "Pictures";
+  const ValueId image = pictures.add_input("x", {DType::f32, {batch, height * ir::Dim(2), width}});
+  pictures.outputs = {pictures.call("sum", {image}, {{"dims", ir::Ints{1}}}, {}),
+                      pictures.call("reshape", {image}, {{"shape", ir::Shape{batch * height * width, 2}}}, {}),
+                      pictures.call("cat", {image, image}, {{"dim", std::int64_t{2}}}, {})};
+  pictures.config["least_size.batch*width"] = std::int64_t{2};
+  const std::map<std::string, std::string> files = render_project(pictures, {.format = false});
+  const std::string described = files.at("main.cpp");
+  for (const char* line : {"{8, 80, 4}, .batched = true, .symbolic = {{1, 0, 2, 0, 16}, {2, 1, 1}}},",
+                           "{8, 4}, .batched = true, .symbolic = {{1, 1, 1}}},",
+                           "{1280, 2}, .batched = false, .computed = {{0, [](std::int64_t batch, const std::int64_t* "
+                           "size) { return batch * size[0] * size[1]; }}}},",
+                           "{8, 80, 8}, .batched = true, .symbolic = {{1, 0, 2, 0, 16}, {2, 1, 2}}},"})
+    EXPECT_NE(described.find(line), std::string::npos) << line << "\n" << described;
+  EXPECT_NE(files.at("model_api.cpp").find("batch*width: expected 2 or more, found"), std::string::npos);
+  EXPECT_NE(files.at("model_api.cpp").find("height: expected 16 to 40, found"), std::string::npos);
 }
 
 TEST(Project, EmittingAgainChangesNothing) {

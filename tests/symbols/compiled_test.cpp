@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tests/frontend/error_text.h"
@@ -24,6 +25,10 @@ struct Net : nn::Module<Net> {
     changed.add_(1);
     first.add_(y[0]);
     const Tensor tall = cat({y, y * 3}, 0);
+    Tensor parts = cat({y, y * 3}, 0);
+    chunk(parts, 2)[1].mul_(2);
+    parts.slice(0, 1).add_(y.sum());
+    parts.slice(0, 0, -1).mul_(0.5);
     return {y / size_of(x, 0),
             y * zeros({batch, 1}) + ones({1, 1}).expand({batch, 4}) * y,
             arange(batch) * 2,
@@ -40,6 +45,8 @@ struct Net : nn::Module<Net> {
             var(y, {0}, {.correction = 0.5}),
             glu(tall, 0),
             chunk(tall, 2)[1],
+            parts,
+            cat({y, ones({1, 4})}, 0).slice(0, batch, batch + 1),
             kl_div(log_softmax(y, 1), softmax(y.detach() * 2, 1), {.reduction = Reduction::batchmean})};
   }
 };
@@ -117,6 +124,22 @@ TEST(CompiledSymbols, StatisticsOfOneValueAreAnError) {
   (void)graph(randn({2, 3}));
   const std::string text = test::error_of([&] { (void)graph(randn({1, 3})); });
   EXPECT_NE(text.find("batch must lie in [2, 6]"), std::string::npos) << text;
+}
+
+struct OfPictures : nn::Graph<OfPictures> {
+  nn::InstanceNorm2d norm = child("norm", nn::InstanceNorm2d(3));
+  Tensor build(Tensor x) { return norm(x); }
+};
+
+TEST(CompiledSymbols, StatisticsOfOneValueOfTwoSymbolsAreAnError) {
+  OfPictures graph;
+  graph.compile(spec({2, 3, Dim("height", 4), Dim("width", 4)}));
+  for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{1, 2}, {4, 1}, {3, 4}}) {
+    const Tensor x = randn({2, 3, height, width});
+    EXPECT_TRUE(allclose(graph(x), graph.norm(x), 1e-4, 1e-5));
+  }
+  const std::string text = test::error_of([&] { (void)graph(randn({2, 3, 1, 1})); });
+  EXPECT_NE(text.find("height*width must be at least 2, got 1"), std::string::npos) << text;
 }
 
 }  // namespace
