@@ -262,14 +262,14 @@ void check_field(const Field& field, const std::string& path, const TensorDescri
     }
   }
   if (field.batched != input.batched || without_ones(field.shape) != without_ones(wanted)) {
-    std::string larger;
+    std::string smaller;
     for (const SymbolicDimension& d : input.symbolic)
-      larger += (larger.empty() ? ", or smaller in dimension " : " and ") + std::to_string(d.dimension - samples) +
-                (d.coefficient == 1 ? std::string() : " by multiples of " + std::to_string(d.coefficient)) +
-                (d.least == 1 ? std::string() : ", down to " + std::to_string(d.size(d.least)) + ",") +
-                (samples == 1 ? " of a sample" : "");
+      smaller += (smaller.empty() ? ", or smaller in dimension " : " and ") + std::to_string(d.dimension - samples) +
+                 (d.coefficient == 1 ? std::string() : " by multiples of " + std::to_string(d.coefficient)) +
+                 (d.least == 1 ? std::string() : " (" + std::to_string(d.size(d.least)) + " or more)");
+    if (!smaller.empty() && samples == 1) smaller += " of a sample";
     throw Error(path, place,
-                std::string("samples of ") + describe(input.sample_shape()) + larger + " for the model's input \"" +
+                std::string("samples of ") + describe(input.sample_shape()) + smaller + " for the model's input \"" +
                     input.name + "\"",
                 describe(field.shape));
   }

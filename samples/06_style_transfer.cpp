@@ -12,8 +12,8 @@
 //
 // --weights FILE takes the weights of PyTorch's fast_neural_style example (its .pth files converted to safetensors).
 // Without them the weights are random, and the picture is turned into random textures rather than a style; the program
-// says so. --size N makes it a network for pictures of N x N (default 256), as is the made-up picture; any other
-// picture of that size will do, PNG or PPM.
+// says so. Height and width are symbols: one program takes any picture, PNG or PPM, with sides from 16 to N pixels
+// (--size N, default 256, the sides of the made-up picture).
 #include <graven/graven.h>
 
 #include <charconv>
@@ -91,8 +91,7 @@ int main(int argc, char** argv) try {
         throw UserError(std::string(name) + ": expected a number from 1 to 4096, found '" + std::string(value) + "'");
     }
   }
-  if (size % 4 != 0 || size < 16)
-    throw UserError("--size: expected a multiple of 4 of at least 16, found " + std::to_string(size));
+  if (size < 16) throw UserError("--size: expected 16 or more, found " + std::to_string(size));
 
   manual_seed(0);
   models::TransformerNet network({.channels = channels});
@@ -107,7 +106,7 @@ int main(int argc, char** argv) try {
   network.eval();
 
   Stylize graph(network);
-  graph.compile(spec({1, 3, size, size}, "picture"));
+  graph.compile(spec({1, 3, Dim("height", 16, size), Dim("width", 16, size)}, "picture"));
   std::filesystem::create_directories(out);
   graph.save((out / "saved").string());
   write_picture(out / "picture.ppm", size);

@@ -342,8 +342,9 @@ TEST_F(Projects, PicturesHaveAnySize) {
                            expected[i].detach(), 1e-5, 1e-5));
     }
   }
-  for (const auto& [h, w, said] :
-       {std::tuple<std::int64_t, std::int64_t, const char*>{3, 5, "down to 4"}, {4, 10, "[1,12,9]"}}) {
+  for (const auto& [h, w, said] : {std::tuple<std::int64_t, std::int64_t, const char*>{
+                                       3, 5, "dimension 1 (4 or more) and 2 (5 or more) of a sample"},
+                                   {4, 10, "[1,12,9]"}}) {
     const fs::path folder = work() / ("other" + std::to_string(h));
     write_npy(folder / "x.npy", runtime::DType::f32, {1, 1, h, w},
               std::string(static_cast<std::size_t>(h * w) * 4, '\0'));

@@ -115,9 +115,20 @@ case $sample in
     "$stylize" --data picture.ppm --output stylized.png
     python3 "$here/read_png.py" stylized.png stylized.ppm || fail "an independent reader disagrees"
     # A photograph, in and out.
-    python3 -B "$here/crop_picture.py" "$here/../../samples/pictures/launch_pad.png" 64 photograph.ppm
+    python3 -B "$here/crop_picture.py" "$here/../../samples/pictures/launch_pad.png" 64 64 photograph.ppm
     "$stylize" --data photograph.ppm --output photograph.png
     ! cmp -s photograph.png stylized.png || fail "two pictures became one"
+    # Pictures of other sizes, by the same program: what comes out has multiples of 4 pixels.
+    for size in "53 38" "16 64" "64 17"; do
+      read -r width height <<<"$size"
+      python3 -B "$here/crop_picture.py" "$here/../../samples/pictures/launch_pad.png" "$width" "$height" other.ppm
+      "$stylize" --data other.ppm --output other_stylized.ppm
+      expected="$(((width + 3) / 4 * 4)) $(((height + 3) / 4 * 4))"
+      [ "$(sed -n 2p other_stylized.ppm)" = "$expected" ] || fail "a picture of $size is not $expected"
+    done
+    python3 -B "$here/crop_picture.py" "$here/../../samples/pictures/launch_pad.png" 65 20 other.ppm
+    ! "$stylize" --data other.ppm --output other_stylized.ppm 2>errors || fail "a picture that is too wide"
+    expect "or smaller in dimension 1 \(16 or more\) and 2 \(16 or more\) of a sample" errors
     # A PNG picture is read as well as written: the same numbers from the same picture.
     "$stylize" --data stylized.png --output twice.ppm
     "$stylize" --data stylized.ppm --output again.ppm
