@@ -335,6 +335,19 @@ constexpr std::string_view kUseChunk =
     "how many parts there are must not depend on the symbol: narrow() and select() take some, chunk() equal parts of a "
     "multiple of a symbol";
 
+/// What stands between two sizes of a dimension.
+Tensor part_between(const Tensor& x, std::int64_t axis, const Dim& start, const Dim& end, Location where) {
+  if (start == Dim(0) && end == x.shape()[static_cast<std::size_t>(axis)]) return x;
+  if (start.is_static() && end.is_static()) {
+    const ir::Attributes attributes = {
+        {"dim", axis}, {"start", start.value()}, {"end", end.value()}, {"step", std::int64_t{1}}};
+    return detail::apply("slice", {x}, attributes, where);
+  }
+  const ir::Attributes attributes = {{"dim", axis}, {"bounds", Shape{start, end}}};
+  if (detail::would_record({x})) return detail::apply("slice", {x}, attributes, where);
+  return detail::active_trace()->record(ir::kSlice, {x}, attributes, where).at(0);
+}
+
 /// `length` slices from `start` on (counted from the end where negative) of a symbolic dimension. The program checks
 /// those that are not always there.
 Tensor part_of_symbol(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_t length, const char* function,
@@ -349,30 +362,13 @@ Tensor part_of_symbol(const Tensor& x, std::int64_t axis, std::int64_t start, st
          where);
   const Location at = where.in(function);
   detail::require_recording(x.shape(), function, where);
-  if (start >= 0 && start + length <= whole.minimum()) {
-    const ir::Attributes attributes = {
-        {"dim", axis}, {"start", start}, {"end", start + length}, {"step", std::int64_t{1}}};
-    return detail::apply("slice", {x}, attributes, at);
-  }
+  if (start >= 0 && start + length <= whole.minimum()) return part_between(x, axis, start, start + length, at);
   const ir::Attributes counted{{"shape", Shape{length}}, {"start", static_cast<double>(start)}, {"dtype", DType::i64}};
   Tensor positions = detail::recorded("arange", counted, at);
   if (start < 0)
     positions = add(Operand(positions, at), Operand(detail::size_value(whole, DType::i64, function, at), at));
   const Tensor part = detail::active_trace()->view_at(x, axis, positions, at);
   return is_grad_enabled() || !part.requires_grad() ? part : part.detach(at);
-}
-
-/// What stands between two sizes of a dimension, of which one has a symbol.
-Tensor part_between(const Tensor& x, std::int64_t axis, const Dim& start, const Dim& end, Location where) {
-  if (start == Dim(0) && end == x.shape()[static_cast<std::size_t>(axis)]) return x;
-  if (start.is_static() && end.is_static()) {
-    const ir::Attributes attributes = {
-        {"dim", axis}, {"start", start.value()}, {"end", end.value()}, {"step", std::int64_t{1}}};
-    return detail::apply("slice", {x}, attributes, where);
-  }
-  const ir::Attributes attributes = {{"dim", axis}, {"bounds", Shape{start, end}}};
-  if (detail::would_record({x})) return detail::apply("slice", {x}, attributes, where);
-  return detail::active_trace()->record(ir::kSlice, {x}, attributes, where).at(0);
 }
 
 /// Where Python's index lies of a dimension: counted from the end where negative, clipped to it. Nothing where that

@@ -126,7 +126,7 @@ Factors product(const Factors& a, const Factors& b) {
 
 bool is_plain_symbol(const Dim& d) {
   const std::optional<Dim::Linear> linear = d.linear();
-  return linear && linear->coefficient == 1 && linear->offset == 0;
+  return linear && linear->is_symbol();
 }
 
 /// a without the factors of b, where it has them all.
@@ -231,13 +231,6 @@ std::optional<Dim::Linear> Dim::linear() const {
   const Term& t = symbolic_->terms[0];
   if (t.factors.size() != 1 || !t.factors[0]->is_symbol()) return std::nullopt;
   return Linear{t.factors[0]->symbol, t.coefficient, constant_};
-}
-
-std::int64_t Dim::divisor() const {
-  std::int64_t divisor = constant_ == kLeast ? 1 : std::abs(constant_);
-  if (!is_static())
-    for (const Term& t : symbolic_->terms) divisor = t.coefficient == kLeast ? 1 : std::gcd(divisor, t.coefficient);
-  return divisor;
 }
 
 Dim operator+(const Dim& a, const Dim& b) {

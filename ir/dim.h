@@ -62,11 +62,11 @@ class Dim {
   struct Linear {
     Symbol symbol;
     std::int64_t coefficient = 1, offset = 0;
+    /// The symbol, and nothing with it.
+    bool is_symbol() const { return coefficient == 1 && offset == 0; }
     std::optional<std::int64_t> symbol_at(std::int64_t size) const;
   };
   std::optional<Linear> linear() const;
-  /// The largest number that divides it at every size; 0 of 0.
-  std::int64_t divisor() const;
   /// The expression with other symbols or numbers in the places of its symbols.
   Dim with(const std::function<Dim(const Symbol&)>& replacement) const;
 

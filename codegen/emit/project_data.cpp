@@ -401,10 +401,9 @@ class Builder {
     return 1;
   }
 
-  /// The symbol, and nothing with it.
   static bool is_symbol(const ir::Dim& d, const std::string& symbol) {
     const std::optional<ir::Dim::Linear> linear = d.linear();
-    return linear && linear->symbol.name == symbol && linear->coefficient == 1 && linear->offset == 0;
+    return linear && linear->is_symbol() && linear->symbol.name == symbol;
   }
   /// Whether the symbol is in a shape otherwise than as its first dimension.
   static bool is_elsewhere(const ir::Shape& shape, const std::string& symbol) {

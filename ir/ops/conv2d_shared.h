@@ -78,20 +78,17 @@ inline Conv2dSizes conv2d_sizes(const Attributes& a, const Dim& in_height, const
 }
 
 /// User error where the kernel is beyond reason, or does not fit into an image.
-inline void check_kernel_fits(const InferContext& c, std::int64_t kernel_height, std::int64_t kernel_width,
-                              const Conv2dSizes& sizes) {
-  const bool sane = kernel_height >= 1 && kernel_width >= 1 && kernel_height <= (1 << 24) && kernel_width <= (1 << 24);
-  const std::string kernel = std::to_string(kernel_height) + "x" + std::to_string(kernel_width);
+inline void check_conv2d_sizes(const InferContext& c, const Conv2dSizes& sizes) {
+  const kernels::conv2d_config& s = sizes.most;
+  const bool sane =
+      s.kernel_height >= 1 && s.kernel_width >= 1 && s.kernel_height <= (1 << 24) && s.kernel_width <= (1 << 24);
+  const std::string kernel = std::to_string(s.kernel_height) + "x" + std::to_string(s.kernel_width);
   c.require(sane, [&] { return "the kernel must be at least 1x1, got " + kernel; });
   c.require(sizes.out_height.minimum() >= 1 && sizes.out_width.minimum() >= 1, [&] {
-    const Dim height = sizes.in_height + Dim(2 * sizes.most.padding_height),
-              width = sizes.in_width + Dim(2 * sizes.most.padding_width);
+    const Dim height = sizes.in_height + Dim(2 * s.padding_height), width = sizes.in_width + Dim(2 * s.padding_width);
     return "the kernel " + kernel + " does not fit into the padded image " + height.to_string() + "x" +
            width.to_string() + at_least(sizes.out_height.minimum() < 1 ? sizes.in_height : sizes.in_width);
   });
-}
-inline void check_conv2d_sizes(const InferContext& c, const Conv2dSizes& sizes) {
-  check_kernel_fits(c, sizes.most.kernel_height, sizes.most.kernel_width, sizes);
 }
 
 /// The fields of conv2d_winograd_config in order, with image sizes that may have symbols.
