@@ -1,6 +1,8 @@
 #include "codegen/plan/schedule.h"
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
 #include <queue>
 #include <set>
 
@@ -72,22 +74,35 @@ class Traffic {
   const std::vector<ir::KernelCall>& calls_;
 };
 
-/// The largest number of bytes alive while `order` runs, on top of what was alive before it. `left`, the readers still
-/// to come, is updated.
-std::int64_t peak_of(const std::vector<NodeId>& order, const Traffic& traffic, std::vector<std::int32_t>& left) {
-  std::int64_t live = 0, peak = 0;
-  for (const NodeId n : order) {
+/// Bytes alive while some order runs, on top of what was alive before it.
+struct Use {
+  std::int64_t peak = 0, end = 0;
+  std::size_t at = 0;  ///< the place in the order where the peak is reached first
+};
+
+/// `left`, the readers still to come, is updated.
+Use use_of(const std::vector<NodeId>& order, const Traffic& traffic, std::vector<std::int32_t>& left) {
+  Use use;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const NodeId n = order[i];
     const std::int64_t taken_over = traffic.taken_over(n, left);
-    for (const ValueId v : traffic.writes(n)) live += traffic.bytes(v);
-    live -= taken_over;
-    peak = std::max(peak, live + traffic.workspace(n));
+    for (const ValueId v : traffic.writes(n)) use.end += traffic.bytes(v);
+    use.end -= taken_over;
+    if (const std::int64_t now = use.end + traffic.workspace(n); now > use.peak) {
+      use.peak = now;
+      use.at = i;
+    }
     for (const ValueId r : traffic.reads(n))
-      if (--left[at(r)] == 0 && !traffic.pinned(r)) live -= traffic.bytes(r);
-    live += taken_over;  // freed above as the inputs, alive as the outputs
+      if (--left[at(r)] == 0 && !traffic.pinned(r)) use.end -= traffic.bytes(r);
+    use.end += taken_over;  // freed above as the inputs, alive as the outputs
     for (const ValueId v : traffic.writes(n))
-      if (left[at(v)] == 0 && !traffic.pinned(v)) live -= traffic.bytes(v);
+      if (left[at(v)] == 0 && !traffic.pinned(v)) use.end -= traffic.bytes(v);
   }
-  return peak;
+  return use;
+}
+
+std::int64_t peak_of(const std::vector<NodeId>& order, const Traffic& traffic, std::vector<std::int32_t> left) {
+  return use_of(order, traffic, left).peak;
 }
 
 /// Nodes of [begin, end) and the edges between them.
@@ -301,6 +316,68 @@ std::vector<NodeId> settle(const Segment& segment, const Traffic& traffic, const
   return settled;
 }
 
+/// The program's order, except for results that are alive at its peak and read only later: those are made right before
+/// they are read, one after the other, until no more than `limit` bytes are alive at once. Nothing where that is not
+/// enough.
+std::optional<std::vector<NodeId>> sink(const Segment& segment, const Traffic& traffic,
+                                        const std::vector<std::int32_t>& left, std::int64_t limit) {
+  constexpr int kMost = 64;  // each costs a walk over the segment
+  std::vector<NodeId> order(segment.size());
+  std::iota(order.begin(), order.end(), segment.begin);
+  std::vector<std::size_t> place(segment.size()), last_reader(left.size());
+  for (int moved = 0; moved <= kMost; ++moved) {
+    std::vector<std::int32_t> left_behind = left;
+    const Use use = use_of(order, traffic, left_behind);
+    if (use.peak <= limit) return order;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      place[at(order[i] - segment.begin)] = i;
+      for (const ValueId r : traffic.reads(order[i])) last_reader[at(r)] = i;
+    }
+    std::size_t best = order.size(), target = 0;
+    std::int64_t most = 0;
+    for (std::size_t i = 0; i <= use.at; ++i) {
+      const NodeId n = order[i];
+      std::int64_t gain = 0;
+      for (const ValueId v : traffic.writes(n)) gain += traffic.bytes(v);
+      if (gain <= most) continue;
+      for (const ValueId r : traffic.reads(n))
+        if (last_reader[at(r)] == i && left_behind[at(r)] == 0 && !traffic.pinned(r)) gain -= traffic.bytes(r);
+      if (gain <= most) continue;
+      std::size_t first = order.size();
+      for (const NodeId next : segment.after[at(n - segment.begin)])
+        first = std::min(first, place[at(next - segment.begin)]);
+      if (first <= use.at + 1) continue;
+      best = i;
+      target = first;
+      most = gain;
+    }
+    if (best == order.size()) return std::nullopt;
+    const auto from = order.begin() + static_cast<std::ptrdiff_t>(best);
+    std::rotate(from, from + 1, order.begin() + static_cast<std::ptrdiff_t>(target));
+  }
+  return std::nullopt;
+}
+
+/// How much memory is given for the order that readers know from the program, a fraction of the peak.
+constexpr std::int64_t kSlack = 20;
+
+/// An order that needs little memory. `best` is one with no more than `best_peak` bytes alive at once. The program's
+/// order is kept where it needs hardly more; where it needs more than `limit`, which is what the whole graph has to
+/// spare, only what is the cause of that moves, if that is enough.
+std::vector<NodeId> closest(const Segment& segment, const Traffic& traffic, const std::vector<std::int32_t>& left,
+                            const std::vector<NodeId>& traced, std::vector<NodeId> best, std::int64_t best_peak,
+                            std::int64_t limit) {
+  const std::int64_t traced_peak = peak_of(traced, traffic, left);
+  if (traced_peak <= best_peak + best_peak / kSlack) return traced;
+  if (traced_peak > limit)
+    if (auto sunk = sink(segment, traffic, left, limit)) return *std::move(sunk);
+  for (const std::vector<bool>& free : {replacing(segment, traffic, best, left), std::vector<bool>(segment.size())}) {
+    std::vector<NodeId> settled = settle(segment, traffic, best, best_peak, free);
+    if (peak_of(settled, traffic, left) <= best_peak + best_peak / 1000) return settled;
+  }
+  return best;
+}
+
 }  // namespace
 
 std::vector<NodeId> schedule(const ir::Graph& graph, const Storage& storage, const std::vector<ir::KernelCall>& calls) {
@@ -313,6 +390,7 @@ std::vector<NodeId> schedule(const ir::Graph& graph, const Storage& storage, con
   std::vector<NodeId> order;
   order.reserve(graph.nodes.size());
   const NodeId count = static_cast<NodeId>(graph.nodes.size());
+  std::int64_t live = 0, highest = 0;  // bytes alive at the end of what is ordered, and at its peak
   for (NodeId begin = 0; begin < count;) {
     Segment segment{begin, begin, {}, {}};
     while (segment.end < count && graph.nodes[at(segment.end)].phase == graph.nodes[at(begin)].phase) ++segment.end;
@@ -328,26 +406,20 @@ std::vector<NodeId> schedule(const ir::Graph& graph, const Storage& storage, con
         segment.after[at(b - segment.begin)].push_back(n);
       }
     }
-    std::vector<std::int32_t> best_left = left;
+    std::vector<std::int32_t> after = left;
+    const Use traced_use = use_of(traced, traffic, after);
     std::vector<NodeId> best = traced;
-    std::int64_t best_peak = peak_of(best, traffic, best_left);
+    std::int64_t best_peak = traced_use.peak;
     for (std::vector<NodeId> candidate : {greedy(segment, traffic, left), depth_first(segment, traffic)}) {
       GRAVEN_CHECK(candidate.size() == segment.size(), "the graph has a cycle");
-      std::vector<std::int32_t> candidate_left = left;
-      const std::int64_t peak = peak_of(candidate, traffic, candidate_left);
+      const std::int64_t peak = peak_of(candidate, traffic, left);
       if (peak < best_peak) best_peak = peak, best = std::move(candidate);
     }
-    if (best != traced) {
-      for (const std::vector<bool>& free :
-           {replacing(segment, traffic, best, left), std::vector<bool>(segment.size())}) {
-        std::vector<NodeId> settled = settle(segment, traffic, best, best_peak, free);
-        std::vector<std::int32_t> settled_left = left;
-        if (peak_of(settled, traffic, settled_left) > best_peak + best_peak / 1000) continue;
-        best = std::move(settled);
-        break;
-      }
-    }
-    left = std::move(best_left);  // the same whatever the order
+    const std::int64_t limit = std::max(highest, live + best_peak) - live;
+    best = closest(segment, traffic, left, traced, std::move(best), best_peak, limit + (live + limit) / kSlack);
+    highest = std::max(highest, live + peak_of(best, traffic, left));
+    live += traced_use.end;   // the same whatever the order
+    left = std::move(after);  // likewise
     order.insert(order.end(), best.begin(), best.end());
   }
   return order;

@@ -236,6 +236,44 @@ TEST(Plan, ABetterOrderIsFound) {
   EXPECT_LT(plan.arena_bytes, 2 * 40064);
 }
 
+/// The order of a plan, by node.
+std::vector<ir::NodeId> order_of(const Plan& plan) {
+  std::vector<ir::NodeId> order;
+  for (const Step& step : plan.steps) order.push_back(step.node);
+  return order;
+}
+
+TEST(Plan, TheProgramsOrderIsKeptWhereAnotherSavesLittle) {
+  for (const std::int64_t early : {100, 1000}) {
+    Builder b;
+    const ValueId x = b.graph.add_input("x", floats(16));
+    const ValueId first = b.resize({x}, early), large = b.resize({x}, 8000), small = b.resize({large}, 10);
+    b.graph.outputs = {b.resize({small, first}, 10)};
+    // `first` is alive beside `large` for nothing.
+    const std::vector<ir::NodeId> expected =
+        early == 100 ? std::vector<ir::NodeId>{0, 1, 2, 3} : std::vector<ir::NodeId>{1, 2, 0, 3};
+    EXPECT_EQ(order_of(b.plan()), expected) << early;
+  }
+}
+
+TEST(Plan, OnlyWhatLiesAroundAtThePeakMoves) {
+  Builder b;
+  const ValueId x = b.graph.add_input("x", floats(16));
+  std::vector<ValueId> late;  // as a tied weight's gradient, which is read at the end
+  late.push_back(b.resize({x}, 5000));
+  ValueId v = b.resize({x}, 3000);
+  for (int i = 0; i < 4; ++i) {
+    const ValueId aside = b.resize({v}, 20);
+    v = b.resize({v}, 3000);
+    late.push_back(aside);
+  }
+  late.push_back(b.resize({v}, 10));
+  b.graph.outputs = {b.resize(late, 10)};
+  const Plan plan = b.plan();
+  EXPECT_EQ(order_of(plan), (std::vector<ir::NodeId>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 11}));
+  EXPECT_LT(plan.lower_bound, 25000);  // two of 3000 floats and the small ones
+}
+
 TEST(Plan, WhatReplacesItsInputStaysWhereTheProgramHasIt) {
   // Another order of backward saves memory, but not by computing `slope`, in the place of what forward has kept, before
   // its time.
@@ -586,7 +624,7 @@ TEST(Plan, RandomGraphsKeepEveryInvariant) {
   }
   // Sizes over four orders of magnitude and arbitrary lives; networks are kinder.
   EXPECT_LE(worst, 1.06);
-  EXPECT_LE(above, 10);
+  EXPECT_LE(above, 12);
 }
 
 TEST(Plan, TrainingShapedLivesArePlacedExactly) {
