@@ -209,14 +209,32 @@ class Differentiation {
     graph_.nodes = std::move(kept);
   }
 
+  /// Where a value comes into a module from outside, and nothing outside reads it, what flows back out of the module is
+  /// the module's own: so all of a network's blocks end alike, whatever stands in front of them. Nothing elsewhere.
+  std::optional<Origin> entered(ValueId v, const Origins& maker) const {
+    std::vector<std::string> modules;
+    for (const NodeId n : uses_.readers(v)) modules.push_back(owner_of(graph_.nodes[at(n)].origins));
+    const std::string module = common_module(modules);
+    if (uses_.maker(v) < 0 || module.empty() || is_within(owner_of(maker), module)) return std::nullopt;
+    for (const NodeId n : uses_.readers(v))  // its line, where the module itself reads it
+      for (const Origin& o : graph_.nodes[at(n)].origins)
+        if (o.module == module) return o;
+    return Origin{module, {}, 0};
+  }
+
   /// The sum of all that flowed back into `v`, in the order in which it came: from its last reader to its first.
-  ValueId total(ValueId v, const Origins& origins) {
+  ValueId total(ValueId v, Origins origins) {
     std::vector<ValueId> parts = std::exchange(contributions_[v], {});
     if (parts.empty()) return kNone;
     if (parts.size() > 1) join_slices(v, parts, origins);
+    if (parts.size() == 1) return parts[0];
+    std::string name = "grad(" + graph_.value(v).name + ")";
+    if (const std::optional<Origin> reader = entered(v, origins)) {
+      origins = {*reader};
+      name = "grad(" + reader->module + ".x)";
+    }
     ValueId sum = parts[0];
-    for (std::size_t i = 1; i < parts.size(); ++i)
-      sum = add(kAdd, {sum, parts[i]}, {}, origins, "grad(" + graph_.value(v).name + ")");
+    for (std::size_t i = 1; i < parts.size(); ++i) sum = add(kAdd, {sum, parts[i]}, {}, origins, name);
     return sum;
   }
 
@@ -228,7 +246,9 @@ class Differentiation {
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       const ValueId input = graph_.nodes[n].inputs[i];
       const auto own = made.find(gradients[i]);
-      if (own == made.end() || uses_.readers(input).size() != 1) continue;
+      const std::vector<ValueId>& inputs = graph_.nodes[n].inputs;
+      if (own == made.end() || uses_.readers(input).size() != 1 || std::count(inputs.begin(), inputs.end(), input) != 1)
+        continue;
       for (std::size_t j = 0; j < gradients.size(); ++j)
         if (const auto other = made.find(gradients[j]);
             j != i && gradients[j] != gradients[i] && other != made.end() && other->second == own->second) {
