@@ -135,6 +135,7 @@ void Optimizer::step(Location where) {
     for (const auto& [key, indices] : batches) {
       std::vector<Tensor> inputs;
       for (const ir::InputSpec& spec : op.inputs) {
+        if (spec.role == ir::InputRole::factor) continue;  // gradients are clipped where they lie
         if (!spec.variadic) {
           inputs.push_back(spec.role == ir::InputRole::rate ? tensor(g.options.at("lr"), DType::f64)
                                                             : tensor(key.first + 1, DType::i64));

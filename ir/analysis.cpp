@@ -34,6 +34,13 @@ bool is_mutated(const Node& node, std::size_t i) {
   return false;
 }
 
+ValueId factor_of(const Node& update) {
+  const std::size_t input = input_of(*update.op, InputRole::factor);
+  if (input == update.op->inputs.size()) return kNone;
+  const InputRange range = input_range(*update.op, update.inputs.size(), input);
+  return range.begin < update.inputs.size() ? update.inputs[range.begin] : kNone;
+}
+
 std::vector<ValueId> written_by(const Node& node) {
   std::vector<ValueId> written;
   for (std::size_t i = 0; i < node.inputs.size(); ++i)

@@ -56,6 +56,8 @@ class Uses {
 
 /// Whether the node writes into its input i (as its operator's entry says), and that is present.
 bool is_mutated(const Node& node, std::size_t i);
+/// Of an update: what it multiplies its gradients by; kNone where it takes them as they are.
+ValueId factor_of(const Node& update);
 /// What the node writes into.
 std::vector<ValueId> written_by(const Node& node);
 

@@ -41,7 +41,9 @@ std::vector<Argument> arguments_of(const Node& node, const KernelCall& call, boo
   if (!call.reference && call.workspace_bytes > 0) list.push_back({Kind::workspace});
   if (node.op->rule != nullptr) {  // the states that there are stand last: their number is the rule's
     std::erase_if(list, [&](const Argument& a) {
-      return (a.kind == Kind::list || a.kind == Kind::input) && !is_used(inputs[a.index], node.attributes);
+      if (a.kind != Kind::list && a.kind != Kind::input) return false;
+      return inputs[a.index].role == InputRole::factor ? a.value() == kNone
+                                                       : !is_used(inputs[a.index], node.attributes);
     });
     std::stable_partition(list.begin(), list.end(), [&](const Argument& a) {
       return (a.kind != Kind::list && a.kind != Kind::input) || inputs[a.index].role != InputRole::state;

@@ -111,14 +111,23 @@ bool updates_parameter(const OpDef& op) {
   return input_of(op, InputRole::parameter) < op.inputs.size() && !is_update(op);
 }
 
+/// How many inputs are lists, and how many one value each.
+static std::pair<std::size_t, std::size_t> counts_of(const OpDef& op, std::size_t flat_count) {
+  std::size_t variadic = 0;
+  for (const InputSpec& i : op.inputs) variadic += i.variadic;
+  const std::size_t fixed = op.inputs.size() - variadic;
+  // Lists are equally long, so that what is left over tells whether the last input is there.
+  const bool is_left_out = variadic > 1 && op.inputs.back().optional && !op.inputs.back().variadic &&
+                           flat_count + 1 >= fixed && (flat_count + 1 - fixed) % variadic == 0;
+  return {variadic, fixed - is_left_out};
+}
+
 InputRange input_range(const Node& node, InputRole role) {
   return input_range(*node.op, node.inputs.size(), input_of(*node.op, role));
 }
 
 InputRange input_range(const OpDef& op, std::size_t flat_count, std::size_t spec) {
-  std::size_t variadic = 0;
-  for (const InputSpec& i : op.inputs) variadic += i.variadic;
-  const std::size_t fixed = op.inputs.size() - variadic;
+  const auto [variadic, fixed] = counts_of(op, flat_count);
   const std::size_t each = variadic && flat_count > fixed ? (flat_count - fixed) / variadic : 0;
   std::size_t begin = 0;
   for (std::size_t s = 0; s < spec; ++s) begin += op.inputs[s].variadic ? each : 1;
@@ -130,12 +139,9 @@ void InferContext::fail(const std::string& message) const { throw UserError(mess
 std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<TensorType>>& inputs,
                               Attributes& attributes) {
   // ---- inputs ----
-  std::size_t variadic = 0, required = 0;
-  for (const InputSpec& i : op.inputs) {
-    variadic += i.variadic;
-    required += !i.variadic && !i.optional;
-  }
-  const std::size_t fixed = op.inputs.size() - variadic;
+  std::size_t required = 0;
+  for (const InputSpec& i : op.inputs) required += !i.variadic && !i.optional;
+  const auto [variadic, fixed] = counts_of(op, inputs.size());
   if (inputs.size() < required || (!variadic && inputs.size() > fixed) ||
       (variadic && (inputs.size() < fixed || (inputs.size() - fixed) % variadic != 0)))
     throw UserError("expects " + std::to_string(required) +

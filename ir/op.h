@@ -40,6 +40,7 @@ enum class InputRole : std::uint8_t {
   state,      ///< what it keeps of each parameter from step to step
   rate,       ///< the learning rate, f64
   step,       ///< the training loop's, i64, from 1
+  factor,     ///< of an update: what it multiplies gradients by before it looks at them, a scalar of their dtype
   seed,       ///< of random numbers, i64
 };
 
@@ -293,7 +294,8 @@ const OpDef* find_op(std::string_view name);
 /// User error naming the closest known operator when unknown.
 const OpDef& get_op(std::string_view name);
 
-/// Where input spec `spec` begins in a node's flat input list, and how many values it has.
+/// Where input spec `spec` begins in a node's flat input list, and how many values it has. Optional inputs at the end
+/// may be left out, behind several lists only the last one: where it would begin the list ends.
 struct InputRange {
   std::size_t begin, count;
 };

@@ -183,6 +183,7 @@ class Table {
     ir::Graph graph;
     std::vector<ir::ValueId> inputs;
     for (const ir::InputSpec& spec : op.inputs) {
+      if (spec.role == ir::InputRole::factor) continue;  // the executor multiplies by it before
       const ir::TensorType type = spec.role == ir::InputRole::rate   ? ir::TensorType{DType::f64, {}}
                                   : spec.role == ir::InputRole::step ? ir::TensorType{DType::i64, {}}
                                                                      : ir::TensorType{dtype, {4}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "ir/analysis.h"
 #include "ir/ops/linear_shared.h"
 #include "kernels/config/update.h"
 
@@ -49,6 +50,10 @@ void check_number(const InferContext& c, std::size_t at, const char* name, DType
             [&] { return std::string(name) + " must be " + type.to_string() + ", got " + c.input(at).to_string(); });
 }
 
+void check_factor(const InferContext& c, std::size_t at) {
+  if (c.has_input(at)) check_number(c, at, "factor", c.input(0).dtype);
+}
+
 void infer_optimizer(InferContext& c) {
   check_options(c);
   c.require(input_range(c.op(), c.input_count(), 0).count > 0, "has no parameter to update");
@@ -61,6 +66,8 @@ void infer_optimizer(InferContext& c) {
         check_number(c, at, "lr", DType::f64);
       else if (input.role == InputRole::step)
         check_number(c, at, "step", DType::i64);
+      else if (input.role == InputRole::factor)
+        check_factor(c, at);
       else if (input.role == InputRole::parameter)
         require_floating(c, at);
       else
@@ -253,6 +260,31 @@ std::vector<TestCase> linear_update_cases(const Optimizer& o) {
   return cases;
 }
 
+/// An update by clipped gradients: these, and the update.
+std::vector<Node> parts_of_optimizer(Graph& graph, const Node& node) {
+  Node update = node;
+  if (factor_of(node) == kNone) return {update};
+  const InputRange gradients = input_range(node, InputRole::gradient);
+  update.inputs.pop_back();
+  std::vector<Node> parts;
+  for (std::size_t i = gradients.begin; i < gradients.begin + gradients.count; ++i) {
+    Node product;
+    product.op = &kMul;
+    product.inputs = {node.inputs[i], factor_of(node)};
+    product.origins = node.origins;
+    product.phase = node.phase;
+    Value value;
+    value.type = graph.type(node.inputs[i]);
+    value.name = graph.value(node.inputs[i]).name + ".clipped";
+    graph.values.push_back(std::move(value));
+    product.outputs = {static_cast<ValueId>(graph.values.size()) - 1};
+    update.inputs[i] = product.outputs[0];
+    parts.push_back(std::move(product));
+  }
+  parts.push_back(std::move(update));
+  return parts;
+}
+
 std::vector<InputSpec> states_of(const Optimizer& o, bool variadic) {
   std::vector<InputSpec> states = o.states;
   for (InputSpec& state : states) {
@@ -293,9 +325,17 @@ OpDef optimizer(Optimizer o) {
   for (InputSpec& state : states_of(o, true)) op.inputs.push_back(state);
   op.inputs.push_back({"lr", InputRole::rate});
   op.inputs.push_back({"step", InputRole::step});
+  if (o.kernel == nullptr) {
+    op.inputs.push_back({.name = "factor", .role = InputRole::factor, .optional = true});
+    op.parts = parts_of_optimizer;
+  }
   op.cases = [o = std::move(o)] {
     std::vector<TestCase> cases;
     for (const OptimizerCase& c : o.cases) cases.push_back(test_case(o, c));
+    if (o.kernel != nullptr) return cases;
+    cases.push_back(cases.front());
+    cases.back().note = "by a factor";
+    cases.back().inputs.push_back(random(o.cases.front().dtype, {}, 0.4, 0.6));
     return cases;
   };
   return op;

@@ -33,6 +33,7 @@ void add_update(Graph& graph, const OptimizerKind& kind, const ParameterGroup& g
   const OpDef& op = get_op(kind.op);
   std::vector<ValueId> inputs;
   for (const InputSpec& spec : op.inputs) {
+    if (spec.role == InputRole::factor) continue;  // fuse_clipping's
     if (spec.variadic) {
       const OptimizerState* state = state_of(kind, spec.name);
       for (ValueId p : parameters) {

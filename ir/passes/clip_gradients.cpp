@@ -28,11 +28,11 @@ namespace {
 ValueId call(Graph& graph, const OpDef& op, std::vector<ValueId> inputs, Attributes attributes,
              const std::string& name) {
   return graph.add_node(op, std::move(inputs), std::move(attributes), {Origin{"optimizer", {}, 0}}, Phase::backward,
-                        name + "." + std::string(op.name))[0];
+                        name)[0];
 }
 
 ValueId cast(Graph& graph, ValueId v, DType dtype, const std::string& name) {
-  return graph.type(v).dtype == dtype ? v : call(graph, kCast, {v}, {{"dtype", dtype}}, name);
+  return graph.type(v).dtype == dtype ? v : call(graph, kCast, {v}, {{"dtype", dtype}}, name + ".cast");
 }
 
 /// The option of that name: positive, a norm also 0. From a graph's file it may be anything.
@@ -60,16 +60,18 @@ class Gradients {
     const DType dtype = wide ? DType::f64 : DType::f32;
     std::vector<ValueId> all;
     for (const Gradient* g : clipped) all.push_back(cast(graph_, g->value, dtype, name_of(*g) + ".gradient"));
-    const ValueId factor = call(graph_, kClipFactor, all, {{"max_norm", max_norm}, {"norm_type", order}}, name);
+    const ValueId factor =
+        call(graph_, kClipFactor, all, {{"max_norm", max_norm}, {"norm_type", order}}, name + ".factor");
     for (Gradient* g : clipped) {
       const std::string clipped_name = name_of(*g) + ".clipped_gradient";
       const ValueId own = cast(graph_, factor, graph_.type(g->value).dtype, clipped_name);
-      replace(*g, call(graph_, kMul, {g->value, own}, {}, clipped_name));
+      replace(*g, call(graph_, kMul, {g->value, own}, {}, clipped_name + ".mul"));
     }
   }
   void clip_values(const std::vector<ValueId>& parameters, double most) {
     for (Gradient* g : of(parameters))
-      replace(*g, call(graph_, kClamp, {g->value}, {{"min", -most}, {"max", most}}, name_of(*g) + ".clipped_gradient"));
+      replace(*g, call(graph_, kClamp, {g->value}, {{"min", -most}, {"max", most}},
+                       name_of(*g) + ".clipped_gradient.clamp"));
   }
 
  private:

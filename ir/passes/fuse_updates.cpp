@@ -64,6 +64,7 @@ class UpdateFusion {
  private:
   /// Takes out of an update each parameter whose gradient can be computed there.
   void fuse(std::size_t n) {
+    if (factor_of(graph_.nodes[n]) != kNone) return;  // it waits for the norm of all gradients
     std::vector<std::size_t> left;
     const std::size_t count = input_range(graph_.nodes[n], InputRole::parameter).count;
     for (std::size_t i = 0; i < count; ++i)
@@ -78,7 +79,8 @@ class UpdateFusion {
     std::vector<ValueId> inputs;
     for (std::size_t s = 0; s < update.op->inputs.size(); ++s) {
       const InputRange range = input_range(*update.op, update.inputs.size(), s);
-      if (!update.op->inputs[s].variadic) inputs.push_back(update.inputs[range.begin]);
+      if (!update.op->inputs[s].variadic && range.begin < update.inputs.size())
+        inputs.push_back(update.inputs[range.begin]);
       for (const std::size_t i : chosen)
         if (update.op->inputs[s].variadic) inputs.push_back(update.inputs[range.begin + i]);
     }
@@ -101,7 +103,8 @@ class UpdateFusion {
     fused.inputs.clear();
     for (const bool of_parameter : {true, false}) {
       for (std::size_t s = 0; s < update.op->inputs.size(); ++s)
-        if (update.op->inputs[s].variadic == of_parameter && update.op->inputs[s].role != InputRole::gradient)
+        if (update.op->inputs[s].variadic == of_parameter && update.op->inputs[s].role != InputRole::gradient &&
+            update.op->inputs[s].role != InputRole::factor)
           fused.inputs.push_back(
               update.inputs[input_range(*update.op, update.inputs.size(), s).begin + (of_parameter ? i : 0)]);
       if (of_parameter) fused.inputs.insert(fused.inputs.end(), maker.inputs.begin(), maker.inputs.end());

@@ -18,6 +18,9 @@ bool has_loss(const Graph& graph, const PassOptions&) { return !graph.losses.emp
 bool has_no_update(const Graph& graph, const PassOptions&) {
   return !graph.optimizers.empty() && (graph.nodes.empty() || graph.nodes.back().phase != Phase::update);
 }
+bool has_update(const Graph& graph, const PassOptions&) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return is_update(*n.op); });
+}
 bool has_to_clip(const Graph& graph, const PassOptions& options) {
   return has_no_update(graph, options) && clips_gradients(graph);
 }
@@ -45,6 +48,8 @@ constexpr Pass kPipeline[] = {
      "fewer forms of the same thing: more of them are equal, or match what is looked for below"},
     {"merge_common_subexpressions", merge_common_subexpressions, nullptr,
      "after the simplifications, which make equal things look equal"},
+    {"fuse_clipping", fuse_clipping, has_update,
+     "once the factor of a norm, which each gradient had its own of, is one"},
     {"recognize_linear", recognize_linear, inference, "before batch norms look for linear layers"},
     {"fold_batch_norm", fold_batch_norm, inference,
      "while layers have their user's weights: unpacked, PyTorch's layout"},

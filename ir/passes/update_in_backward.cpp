@@ -46,8 +46,7 @@ Node part_of_update(const Node& node, const std::vector<std::size_t>& chosen, co
   for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
     const InputRange range = input_range(*node.op, node.inputs.size(), s);
     if (!node.op->inputs[s].variadic) {
-      part.inputs.insert(part.inputs.end(), node.inputs.begin() + static_cast<std::ptrdiff_t>(range.begin),
-                         node.inputs.begin() + static_cast<std::ptrdiff_t>(range.begin + range.count));
+      if (range.begin < node.inputs.size()) part.inputs.push_back(node.inputs[range.begin]);
     } else {
       for (const std::size_t i : chosen) part.inputs.push_back(node.inputs[range.begin + i]);
     }
@@ -81,6 +80,8 @@ void update_in_backward(Graph& graph, const PassOptions&) {
       Group& group = groups[module_of(graph.value(node.inputs[parameters.begin + i]).name)];
       group.chosen.push_back(i);
       group.ready = std::max(group.ready, first_of_backward);
+      if (const ValueId factor = factor_of(node); factor != kNone)
+        group.ready = std::max(group.ready, readiness.made(factor));
       for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
         const InputRange range = input_range(*node.op, node.inputs.size(), s);
         if (!node.op->inputs[s].variadic || node.inputs[range.begin + i] == kNone) continue;

@@ -54,10 +54,10 @@ inline void linear_update(Threads& threads, const Config& c, float* db, float* w
   const auto k = Rule::template at_step<float>(c, *lr, *step);
   gemm_rows(threads, detail::backward_weight_problem(c.m, c.n, c.k, nullptr, dy, x),
             [&](std::int64_t row, std::int64_t column, std::int64_t columns, const float* dw) {
-              detail::for_each_updated(c, row, column, columns, dw,
-                                       [&](std::int64_t at, std::int64_t count, const float* gradients) {
-                                         update_range<Rule, float>(k, count, w + at, gradients, (states + at)...);
-                                       });
+              detail::for_each_updated(
+                  c, row, column, columns, dw, [&](std::int64_t at, std::int64_t count, const float* gradients) {
+                    update_range<Rule, float>(k, count, w + at, gradients, as_it_is(), (states + at)...);
+                  });
             });
   if (db != nullptr) detail::bias_gradient(c.m, c.n, db, dy);
 }

@@ -13,6 +13,9 @@
 //   float* const params[] = {weight, bias};     // and grads, and a list for each state
 //   const std::int64_t sizes[] = {200704, 256};
 //   update_parameters<sgd>(threads, config, 2, params, grads, sizes, lr, step, states...);   // step counts from 1
+//   update_parameters<sgd>(threads, config, 2, params, grads, sizes, lr, step, &factor, states...);
+//
+// With a factor gradients are multiplied by it as they are read: what clipping by a norm does, without another pass.
 //
 // A rule that asks for norms of whole tensors has `norms`, how many there are, `measure`, which makes an element's new
 // states and adds its squares, and `at_tensor`, which computes what depends on the norms; update_parameters_with_norms
@@ -32,14 +35,31 @@
 namespace graven::kernels {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
+/// How an update reads a gradient's element.
+struct as_it_is {
+  template <class C, class T>
+  static C read(T gradient) {
+    return static_cast<C>(gradient);
+  }
+};
+/// The product is rounded to T, as if it had been stored.
+template <class T>
+struct times_factor {
+  T factor;
+  template <class C>
+  C read(T gradient) const {
+    return static_cast<C>(static_cast<T>(static_cast<compute_t<T>>(gradient) * static_cast<compute_t<T>>(factor)));
+  }
+};
+
 /// Neighbouring elements. The numbers are a copy: nothing in memory can change them.
-template <class Rule, class C, class T, class... States>
+template <class Rule, class C, class T, class Gradient, class... States>
 [[gnu::noinline]] void update_range(const typename Rule::template numbers<C> k, std::int64_t n, T* p, const T* grad,
-                                    States*... states) {
+                                    const Gradient gradient, States*... states) {
   GRAVEN_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) {
     const auto element = [&](C value, auto... state) GRAVEN_INLINE_LAMBDA {
-      Rule::apply(k, value, static_cast<C>(grad[i]), state...);
+      Rule::apply(k, value, gradient.template read<C>(grad[i]), state...);
       p[i] = static_cast<T>(value);
       ((states[i] = static_cast<T>(state)), ...);
     };
@@ -47,30 +67,31 @@ template <class Rule, class C, class T, class... States>
   }
 }
 
-template <class Rule, class T, class Config, class... States>
-inline void update_parameters(Threads& threads, const Config& config, std::int64_t count, T* const* params,
-                              const plain_t<T>* const* grads, const std::int64_t* sizes, double lr, std::int64_t step,
-                              States* const*... states) {
+namespace detail {
+
+template <class Rule, class T, class Config, class Gradient, class... States>
+inline void update_lists(Threads& threads, const Config& config, std::int64_t count, T* const* params,
+                         const plain_t<T>* const* grads, const std::int64_t* sizes, double lr, std::int64_t step,
+                         Gradient gradient, States* const*... states) {
   using C = compute_t<T>;
   const auto k = Rule::template at_step<C>(config, lr, step);
   for_each_range(threads, count, sizes, [&](std::int64_t t, std::int64_t first, std::int64_t n) {
-    update_range<Rule, C>(k, n, params[t] + first, grads[t] + first, (states[t] + first)...);
+    update_range<Rule, C>(k, n, params[t] + first, grads[t] + first, gradient, (states[t] + first)...);
   });
 }
-
-namespace detail {
 
 inline constexpr std::int64_t kNormLanes = 16;
 
 /// Makes new states of n elements, and adds their squares to the sums, an element to each lane.
-template <class Rule, class C, class T, class... States>
+template <class Rule, class C, class T, class Gradient, class... States>
 GRAVEN_ALWAYS_INLINE void measure_lanes(const typename Rule::template numbers<C>& k, std::int64_t n, const T* p,
-                                        const T* grad, double (&sums)[Rule::norms][kNormLanes], States*... states) {
+                                        const T* grad, Gradient gradient, double (&sums)[Rule::norms][kNormLanes],
+                                        States*... states) {
   GRAVEN_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) {
     const auto element = [&](auto... state) GRAVEN_INLINE_LAMBDA {
       C measured[Rule::norms];
-      Rule::measure(k, static_cast<C>(p[i]), static_cast<C>(grad[i]), state..., measured);
+      Rule::measure(k, static_cast<C>(p[i]), gradient.template read<C>(grad[i]), state..., measured);
       ((states[i] = static_cast<T>(state)), ...);
       for (int norm = 0; norm < Rule::norms; ++norm) {
         const double x = static_cast<double>(measured[norm]);
@@ -82,33 +103,31 @@ GRAVEN_ALWAYS_INLINE void measure_lanes(const typename Rule::template numbers<C>
 }
 
 /// sums[norm] becomes the sum of squares.
-template <class Rule, class C, class T, class... States>
+template <class Rule, class C, class T, class Gradient, class... States>
 [[gnu::noinline]] void measure_range(const typename Rule::template numbers<C> k, std::int64_t n, const T* p,
-                                     const T* grad, double* sums, States*... states) {
+                                     const T* grad, const Gradient gradient, double* sums, States*... states) {
   double lanes[Rule::norms][kNormLanes] = {};
   std::int64_t i = 0;
   for (; i + kNormLanes <= n; i += kNormLanes)
-    measure_lanes<Rule, C>(k, kNormLanes, p + i, grad + i, lanes, (states + i)...);
-  measure_lanes<Rule, C>(k, n - i, p + i, grad + i, lanes, (states + i)...);
+    measure_lanes<Rule, C>(k, kNormLanes, p + i, grad + i, gradient, lanes, (states + i)...);
+  measure_lanes<Rule, C>(k, n - i, p + i, grad + i, gradient, lanes, (states + i)...);
   for (int norm = 0; norm < Rule::norms; ++norm) {
     sums[norm] = 0;
     for (std::int64_t lane = 0; lane < kNormLanes; ++lane) sums[norm] += lanes[norm][lane];
   }
 }
 
-}  // namespace detail
-
-template <class Rule, class T, class Config, class... States>
-inline void update_parameters_with_norms(Threads& threads, const Config& config, std::int64_t count, T* const* params,
-                                         const plain_t<T>* const* grads, const std::int64_t* sizes, double lr,
-                                         std::int64_t step, void* workspace, States* const*... states) {
+template <class Rule, class T, class Config, class Gradient, class... States>
+inline void update_lists_with_norms(Threads& threads, const Config& config, std::int64_t count, T* const* params,
+                                    const plain_t<T>* const* grads, const std::int64_t* sizes, double lr,
+                                    std::int64_t step, Gradient gradient, void* workspace, States* const*... states) {
   using C = compute_t<T>;
   const auto k = Rule::template at_step<C>(config, lr, step);
   double* const sums = static_cast<double*>(workspace);
   for_each_piece(threads, kNormPiece, count, sizes,
                  [&](std::int64_t piece, std::int64_t t, std::int64_t first, std::int64_t n) {
-                   detail::measure_range<Rule, C>(k, n, params[t] + first, grads[t] + first, sums + Rule::norms * piece,
-                                                  (states[t] + first)...);
+                   measure_range<Rule, C>(k, n, params[t] + first, grads[t] + first, gradient,
+                                          sums + Rule::norms * piece, (states[t] + first)...);
                  });
   // The norms of a tensor take the place of its first piece's sums.
   double* next = sums;
@@ -124,8 +143,40 @@ inline void update_parameters_with_norms(Threads& threads, const Config& config,
                  [&](std::int64_t piece, std::int64_t t, std::int64_t first, std::int64_t n) {
                    auto own = k;
                    Rule::at_tensor(own, config, lr, step, sums + Rule::norms * (piece - first / kNormPiece));
-                   update_range<Rule, C>(own, n, params[t] + first, grads[t] + first, (states[t] + first)...);
+                   update_range<Rule, C>(own, n, params[t] + first, grads[t] + first, gradient, (states[t] + first)...);
                  });
+}
+
+}  // namespace detail
+
+template <class Rule, class T, class Config, class... States>
+inline void update_parameters(Threads& threads, const Config& config, std::int64_t count, T* const* params,
+                              const plain_t<T>* const* grads, const std::int64_t* sizes, double lr, std::int64_t step,
+                              States* const*... states) {
+  detail::update_lists<Rule>(threads, config, count, params, grads, sizes, lr, step, as_it_is(), states...);
+}
+template <class Rule, class T, class Config, class... States>
+inline void update_parameters(Threads& threads, const Config& config, std::int64_t count, T* const* params,
+                              const plain_t<T>* const* grads, const std::int64_t* sizes, double lr, std::int64_t step,
+                              const plain_t<T>* factor, States* const*... states) {
+  detail::update_lists<Rule>(threads, config, count, params, grads, sizes, lr, step, times_factor<T>{*factor},
+                             states...);
+}
+
+template <class Rule, class T, class Config, class... States>
+inline void update_parameters_with_norms(Threads& threads, const Config& config, std::int64_t count, T* const* params,
+                                         const plain_t<T>* const* grads, const std::int64_t* sizes, double lr,
+                                         std::int64_t step, void* workspace, States* const*... states) {
+  detail::update_lists_with_norms<Rule>(threads, config, count, params, grads, sizes, lr, step, as_it_is(), workspace,
+                                        states...);
+}
+template <class Rule, class T, class Config, class... States>
+inline void update_parameters_with_norms(Threads& threads, const Config& config, std::int64_t count, T* const* params,
+                                         const plain_t<T>* const* grads, const std::int64_t* sizes, double lr,
+                                         std::int64_t step, const plain_t<T>* factor, void* workspace,
+                                         States* const*... states) {
+  detail::update_lists_with_norms<Rule>(threads, config, count, params, grads, sizes, lr, step,
+                                        times_factor<T>{*factor}, workspace, states...);
 }
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE

@@ -3,6 +3,7 @@
 //
 //   // step counts from 1
 //   reference::update_parameters<sgd>(config, count, params, grads, sizes, lr, step, states...);
+//   reference::update_parameters<sgd>(config, count, params, grads, sizes, lr, step, &factor, states...);
 #pragma once
 
 #include <cmath>
@@ -25,19 +26,33 @@ void update_element(const typename Rule::template numbers<C>& k, T& p, T grad, S
   element(static_cast<C>(p), static_cast<C>(states)...);
 }
 
+/// The product is a T, as if it had been stored.
+template <class T>
+T clipped(T gradient, const T* factor) {
+  if (factor == nullptr) return gradient;
+  return static_cast<T>(static_cast<compute_t<T>>(gradient) * static_cast<compute_t<T>>(*factor));
+}
+
 template <class Rule, class T, class Config, class... States>
 void update_parameters(const Config& config, std::int64_t count, T* const* params, const plain_t<T>* const* grads,
-                       const std::int64_t* sizes, double lr, std::int64_t step, States* const*... states) {
+                       const std::int64_t* sizes, double lr, std::int64_t step, const plain_t<T>* factor,
+                       States* const*... states) {
   using C = compute_t<T>;
   const auto k = Rule::template at_step<C>(config, lr, step);
   for (std::int64_t t = 0; t < count; ++t)
-    for (std::int64_t i = 0; i < sizes[t]; ++i) update_element<Rule, C>(k, params[t][i], grads[t][i], states[t][i]...);
+    for (std::int64_t i = 0; i < sizes[t]; ++i)
+      update_element<Rule, C>(k, params[t][i], clipped(grads[t][i], factor), states[t][i]...);
+}
+template <class Rule, class T, class Config, class... States>
+void update_parameters(const Config& config, std::int64_t count, T* const* params, const plain_t<T>* const* grads,
+                       const std::int64_t* sizes, double lr, std::int64_t step, States* const*... states) {
+  update_parameters<Rule>(config, count, params, grads, sizes, lr, step, static_cast<const T*>(nullptr), states...);
 }
 
 template <class Rule, class T, class Config, class... States>
 void update_parameters_with_norms(const Config& config, std::int64_t count, T* const* params,
                                   const plain_t<T>* const* grads, const std::int64_t* sizes, double lr,
-                                  std::int64_t step, States* const*... states) {
+                                  std::int64_t step, const plain_t<T>* factor, States* const*... states) {
   using C = compute_t<T>;
   for (std::int64_t t = 0; t < count; ++t) {
     auto k = Rule::template at_step<C>(config, lr, step);
@@ -45,7 +60,8 @@ void update_parameters_with_norms(const Config& config, std::int64_t count, T* c
     for (std::int64_t i = 0; i < sizes[t]; ++i) {
       C measured[Rule::norms];
       const auto element = [&](auto... state) {
-        Rule::measure(k, static_cast<C>(params[t][i]), static_cast<C>(grads[t][i]), state..., measured);
+        Rule::measure(k, static_cast<C>(params[t][i]), static_cast<C>(clipped(grads[t][i], factor)), state...,
+                      measured);
         ((states[t][i] = static_cast<T>(state)), ...);
       };
       element(static_cast<C>(states[t][i])...);
@@ -54,8 +70,16 @@ void update_parameters_with_norms(const Config& config, std::int64_t count, T* c
     }
     for (double& norm : norms) norm = std::sqrt(norm);
     Rule::at_tensor(k, config, lr, step, norms);
-    for (std::int64_t i = 0; i < sizes[t]; ++i) update_element<Rule, C>(k, params[t][i], grads[t][i], states[t][i]...);
+    for (std::int64_t i = 0; i < sizes[t]; ++i)
+      update_element<Rule, C>(k, params[t][i], clipped(grads[t][i], factor), states[t][i]...);
   }
+}
+template <class Rule, class T, class Config, class... States>
+void update_parameters_with_norms(const Config& config, std::int64_t count, T* const* params,
+                                  const plain_t<T>* const* grads, const std::int64_t* sizes, double lr,
+                                  std::int64_t step, States* const*... states) {
+  update_parameters_with_norms<Rule>(config, count, params, grads, sizes, lr, step, static_cast<const T*>(nullptr),
+                                     states...);
 }
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE

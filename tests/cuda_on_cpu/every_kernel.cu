@@ -156,6 +156,9 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   fold_batch_norm(context, fold_batch_norm_config{}, y, nullptr, x, nullptr, nullptr, nullptr, x, x);
   update_parameters<test::momentum_rule>(context, test::momentum_config{}, 1, &y, &x, labels, 0.1, 1, &y);
   update_parameters_with_norms<test::norms_rule>(context, test::momentum_config{}, 1, &y, &x, labels, 0.1, 1, &y, &y);
+  update_parameters<test::momentum_rule>(context, test::momentum_config{}, 1, &y, &x, labels, 0.1, 1, x, &y);
+  update_parameters_with_norms<test::norms_rule>(context, test::momentum_config{}, 1, &y, &x, labels, 0.1, 1, x, &y,
+                                                 &y);
   adafactor(context, adafactor_config{.eps1 = 1e-7}, 1, &y, &x, &y, &y, &y, labels, 0.1, 1);
   linear(context, linear_config{}, y, x, x, x);
   linear<relu>(context, linear_config{}, y, x, x, nullptr, nullptr);

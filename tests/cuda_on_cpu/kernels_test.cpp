@@ -770,6 +770,25 @@ TEST(CudaUpdate, RunsARuleWithNorms) {
       });
 }
 
+TEST(CudaUpdate, MultipliesGradientsByAFactorOnTheDevice) {
+  const std::vector<float> factor = {0.37f};
+  const auto times = static_cast<double>(factor[0]);
+  const momentum_config c{0.8, 0};
+  expect_steps(
+      "update", tolerance_of::cuda_elementwise.f32,
+      [&](CudaContext& context, std::int64_t count, auto p, auto g, auto b, auto, auto, std::int64_t step) {
+        const OnDevice<float> there(factor);
+        update_parameters<momentum_rule>(context, c, count, p, g, kTensorSizes.data(), 0.1, step, there.get(), b);
+        context.synchronize();
+      },
+      [&](Doubles& p, const Doubles& grad, Doubles& b, Doubles&, Doubles&, int step) {
+        for (std::size_t i = 0; i < p.size(); ++i) {
+          b[i] = step == 1 ? times * grad[i] : c.momentum * b[i] + times * grad[i];
+          p[i] -= 0.1 * b[i];
+        }
+      });
+}
+
 TEST(CudaContext, MemoryThatIsNotToBeHadIsAnErrorOfItsOwn) {
   EXPECT_THROW(DeviceBuffer(std::size_t{1} << 60), std::bad_alloc);
 }

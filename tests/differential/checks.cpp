@@ -11,7 +11,9 @@
 #include "codegen/plan/arena.h"
 #include "codegen/plan/plan.h"
 #include "frontend/eager/executor.h"
+#include "frontend/tensor_impl.h"
 #include "graven/threads.h"
+#include "ir/analysis.h"
 #include "ir/diagnostic.h"
 #include "ir/executable.h"
 #include "ir/json.h"
@@ -32,15 +34,34 @@ using ir::ValueId;
 
 namespace {
 
+/// A tensor times a scalar of its type.
+TensorData scaled(TensorData tensor, const TensorData& factor) {
+  const double times = as_doubles(factor).at(0);
+  const std::size_t size = ir::size_of(tensor.type.dtype);
+  const std::vector<double> elements = as_doubles(tensor);
+  for (std::size_t i = 0; i < elements.size(); ++i)
+    detail::write_element(tensor.type.dtype, tensor.bytes.data() + i * size, elements[i] * times);
+  return tensor;
+}
+
 /// Outputs, gradients, parameters, buffers and states by name.
 using Results = std::map<std::string, TensorData>;
 
 Results results_of(const Graph& g, const eager::Environment& values, bool gradients) {
   Results results;
   for (std::size_t i = 0; i < g.outputs.size(); ++i) results[fmt::format("output {}", i)] = values.at(g.outputs[i]);
+  // A gradient as its update sees it: that may clip what it is given.
+  std::map<ValueId, ValueId> factors;  // by parameter
+  for (const ir::Node& n : g.nodes)
+    if (ir::is_update(*n.op) && ir::factor_of(n) != ir::kNone)
+      for (const ValueId p : ir::written_by(n)) factors.emplace(p, ir::factor_of(n));
   if (gradients)
-    for (const ir::Gradient& gradient : g.gradients)
-      results["gradient of " + g.value(gradient.parameter).name] = values.at(gradient.value);
+    for (const ir::Gradient& gradient : g.gradients) {
+      const auto factor = factors.find(gradient.parameter);
+      const TensorData& own = values.at(gradient.value);
+      results["gradient of " + g.value(gradient.parameter).name] =
+          factor == factors.end() ? own : scaled(own, values.at(factor->second));
+    }
   for (const auto* list : {&g.parameters, &g.states})
     for (ValueId v : *list) results[g.value(v).name] = values.at(v);
   return results;

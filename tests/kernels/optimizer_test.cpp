@@ -1,6 +1,7 @@
 // The kernels that run optimizers' rules, with rules of their own; the operators' rules run in tests/ops and, over
 // tensors of these sizes, in tests/frontend.
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/cpu/update.h"
 #include "kernels/reference/update.h"
@@ -123,6 +124,94 @@ TEST(UpdateWithNorms, AgreesWithReference) {
     });
   });
   expect_close(got, want, tolerance_of::update.f32, "update_parameters_with_norms");
+}
+
+/// Gradients as they are stored once they are multiplied.
+template <class T>
+Tensors<T> multiplied(const std::vector<T*>& grads, T factor) {
+  Tensors<T> products;
+  for (std::size_t t = 0; t < grads.size(); ++t) {
+    products.emplace_back(grads[t], grads[t] + kSizes[t]);
+    for (T& g : products.back()) g = static_cast<T>(static_cast<compute_t<T>>(g) * static_cast<compute_t<T>>(factor));
+  }
+  return products;
+}
+
+/// `update(params, grads, step, factor, states...)` by a factor does what it does by gradients that are multiplied
+/// before, without one, bit for bit.
+template <class T, class Update>
+void expect_clipped(const Update& update, const char* what) {
+  const T factor = static_cast<T>(0.37f);
+  const auto want = three_steps<T>([&](auto params, auto grads, auto a, auto b, auto, std::int64_t step) {
+    Tensors<T> products = multiplied(grads, factor);
+    update(params.data(), constant(pointers(products)), step, static_cast<const T*>(nullptr), a.data(), b.data());
+  });
+  const auto got = three_steps<T>([&](auto params, auto grads, auto a, auto b, auto, std::int64_t step) {
+    update(params.data(), constant(grads), step, &factor, a.data(), b.data());
+  });
+  ASSERT_EQ(got.size(), want.size()) << what;
+  EXPECT_EQ(std::memcmp(got.data(), want.data(), want.size() * sizeof(T)), 0) << what;
+}
+
+template <class T>
+void expect_clipped_by_reference(const char* what) {
+  const momentum_config c{0.9, 0.01};
+  expect_clipped<T>(
+      [&](auto params, auto grads, std::int64_t step, const T* factor, auto a, auto) {
+        if (factor != nullptr)
+          reference::update_parameters<momentum_rule>(c, kCount, params, grads, kSizes.data(), 0.1, step, factor, a);
+        else
+          reference::update_parameters<momentum_rule>(c, kCount, params, grads, kSizes.data(), 0.1, step, a);
+      },
+      what);
+  expect_clipped<T>(
+      [&](auto params, auto grads, std::int64_t step, const T* factor, auto a, auto b) {
+        if (factor != nullptr)
+          reference::update_parameters_with_norms<norms_rule>(c, kCount, params, grads, kSizes.data(), 0.01, step,
+                                                              factor, a, b);
+        else
+          reference::update_parameters_with_norms<norms_rule>(c, kCount, params, grads, kSizes.data(), 0.01, step, a,
+                                                              b);
+      },
+      what);
+}
+
+TEST(Update, ByAFactorIsByGradientsThatAreMultiplied) {
+  expect_clipped_by_reference<float>("f32");
+  expect_clipped_by_reference<double>("f64");
+  expect_clipped_by_reference<f16>("f16");
+  expect_clipped_by_reference<bf16>("bf16");
+  const momentum_config c{0.9, 0.01};
+  for (const auto& threads : pools()) {
+    expect_clipped<float>(
+        [&](auto params, auto grads, std::int64_t step, const float* factor, auto a, auto) {
+          if (factor != nullptr)
+            update_parameters<momentum_rule>(*threads, c, kCount, params, grads, kSizes.data(), 0.1, step, factor, a);
+          else
+            update_parameters<momentum_rule>(*threads, c, kCount, params, grads, kSizes.data(), 0.1, step, a);
+        },
+        "a rule");
+    expect_clipped<float>(
+        [&](auto params, auto grads, std::int64_t step, const float* factor, auto, auto) {
+          if (factor != nullptr)
+            update_parameters<plain_rule>(*threads, c, kCount, params, grads, kSizes.data(), 0.1, step, factor);
+          else
+            update_parameters<plain_rule>(*threads, c, kCount, params, grads, kSizes.data(), 0.1, step);
+        },
+        "a rule without states");
+    expect_clipped<float>(
+        [&](auto params, auto grads, std::int64_t step, const float* factor, auto a, auto b) {
+          std::vector<double> workspace(static_cast<std::size_t>(workspace_bytes(kSizes)) / sizeof(double), NAN);
+          void* const scratch = workspace.data();
+          if (factor != nullptr)
+            update_parameters_with_norms<norms_rule>(*threads, c, kCount, params, grads, kSizes.data(), 0.01, step,
+                                                     factor, scratch, a, b);
+          else
+            update_parameters_with_norms<norms_rule>(*threads, c, kCount, params, grads, kSizes.data(), 0.01, step,
+                                                     scratch, a, b);
+        },
+        "a rule with norms");
+  }
 }
 
 TEST(UpdateWithNorms, TensorsOfZerosTakeAnOrdinaryStep) {

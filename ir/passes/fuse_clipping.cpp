@@ -1,0 +1,106 @@
+// Clipping by a norm where the update reads its gradients anyway: the update multiplies by the factor, and no pass over
+// the gradients stands before it.
+//
+//   f = clip_factor(g...)  adam(params, f * g..., ...)   ->   f = clip_factor(g...)  adam(params, g..., ..., f)
+//
+// For updates whose gradients are all scaled by the same factor, where nothing else reads what is scaled. The product
+// is rounded as before, so the parameters are the same, bit for bit. From here on a parameter's gradient is what flowed
+// back, before it is clipped; the norm becomes part of the update, so that a program that changes gradients between
+// backward and update has it taken of those.
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/passes/passes.h"
+#include "ir/passes/rewriter.h"
+
+namespace graven::ir {
+
+namespace {
+
+class ClippingFusion {
+ public:
+  explicit ClippingFusion(Graph& graph) : graph_(graph), uses_(graph) {
+    for (Gradient& g : graph.gradients) gradient_of_.emplace(g.value, &g);
+    results_.insert(graph.outputs.begin(), graph.outputs.end());
+    for (const Loss& loss : graph.losses) results_.insert(loss.value);
+  }
+
+  void run() {
+    for (Node& node : graph_.nodes)
+      if (is_update(*node.op) && input_of(*node.op, InputRole::factor) < node.op->inputs.size() &&
+          factor_of(node) == kNone)
+        fuse(node);
+    if (fused_.empty()) return;
+    std::erase_if(graph_.nodes, [&](const Node& n) { return !n.outputs.empty() && fused_.count(n.outputs[0]) != 0; });
+    if (!updates_in_backward(graph_)) clip_in_update();
+    graph_.compact();  // looks the names up anew
+  }
+
+ private:
+  /// A gradient and what it is multiplied by, the factor of a norm.
+  struct Product {
+    ValueId gradient, factor;
+  };
+  std::optional<Product> product_of(ValueId v) const {
+    const Node* const maker = uses_.maker(graph_, v);
+    if (maker == nullptr || !maker->is(kMul) || results_.count(v) != 0 || uses_.readers(v).size() != 1)
+      return std::nullopt;
+    for (const std::size_t i : {1, 0}) {
+      const ValueId factor = maker->inputs[i], gradient = maker->inputs[1 - i];
+      if (is_factor(factor, uses_) && graph_.type(gradient) == graph_.type(v)) return Product{gradient, factor};
+    }
+    return std::nullopt;
+  }
+  bool is_factor(ValueId v, const Uses& uses) const {
+    const Node* maker = uses.maker(graph_, v);
+    if (maker != nullptr && maker->is(kCast)) maker = uses.maker(graph_, maker->inputs[0]);
+    return maker != nullptr && maker->is(kClipFactor);
+  }
+
+  void fuse(Node& update) {
+    const InputRange gradients = input_range(update, InputRole::gradient);
+    std::vector<Product> products;
+    for (std::size_t i = gradients.begin; i < gradients.begin + gradients.count; ++i) {
+      const std::optional<Product> product = product_of(update.inputs[i]);
+      if (!product || (!products.empty() && product->factor != products[0].factor)) return;
+      products.push_back(*product);
+    }
+    for (std::size_t i = 0; i < products.size(); ++i) {
+      ValueId& taken = update.inputs[gradients.begin + i];
+      if (const auto known = gradient_of_.find(taken); known != gradient_of_.end()) {
+        known->second->value = products[i].gradient;
+        std::swap(graph_.value(taken).name, graph_.value(products[i].gradient).name);
+      }
+      fused_.insert(taken);
+      taken = products[i].gradient;
+    }
+    update.inputs.push_back(products[0].factor);
+  }
+
+  /// Factors that updates alone read are computed with them.
+  void clip_in_update() {
+    const Uses uses(graph_);
+    for (std::size_t n = graph_.nodes.size(); n-- > 0;) {
+      Node& node = graph_.nodes[n];
+      if (node.outputs.empty() || node.phase != Phase::backward) continue;
+      const ValueId v = node.outputs[0];
+      if (!is_factor(v, uses) || uses.is_result(v) || uses.readers(v).empty()) continue;
+      const auto updates = [&](NodeId reader) { return graph_.nodes[at(reader)].phase == Phase::update; };
+      if (std::all_of(uses.readers(v).begin(), uses.readers(v).end(), updates)) node.phase = Phase::update;
+    }
+    sort_by_phase(graph_);
+  }
+
+  Graph& graph_;
+  const Uses uses_;  ///< as the graph was
+  std::unordered_map<ValueId, Gradient*> gradient_of_;
+  std::unordered_set<ValueId> results_, fused_;
+};
+
+}  // namespace
+
+void fuse_clipping(Graph& graph, const PassOptions&) { ClippingFusion(graph).run(); }
+
+}  // namespace graven::ir
