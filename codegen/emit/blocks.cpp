@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "codegen/emit/text.h"
@@ -547,6 +549,53 @@ BlockCalls block_calls(const WrittenGraph& main, const std::optional<WrittenGrap
       for (const BlockFunction& f : *functions) used.insert(classes[f.modules.front()]);
     if (std::erase_if(blocks, [&](const auto& block) { return !used.count(classes[block.first]); }) == 0) return result;
   }
+}
+
+SharedConfigs shared_configs(const std::vector<BlockLine>& lines,
+                             const std::function<std::string(const std::string& block)>& base) {
+  std::vector<std::string> order;
+  std::unordered_map<std::string, std::vector<const BlockLine*>> own;
+  for (const BlockLine& l : lines) {
+    if (l.block.empty()) continue;
+    std::vector<const BlockLine*>& list = own[l.block];
+    if (list.empty()) order.push_back(l.block);
+    list.push_back(&l);
+  }
+  SharedConfigs shared;
+  std::unordered_set<const BlockLine*> left_out;
+  std::unordered_map<std::string, std::vector<std::string>> written;  // blocks, by the names of their lines
+  for (const std::string& block : order) {
+    const std::vector<const BlockLine*>& list = own[block];
+    std::string names = base(block);
+    for (const BlockLine* l : list) names += "\n" + l->name;
+    std::vector<std::string>& alike = written[names];
+    const auto differing = [&](const std::string& other) {
+      const std::vector<const BlockLine*>& others = own[other];
+      return std::inner_product(list.begin(), list.end(), others.begin(), std::size_t{0}, std::plus<>(),
+                                [](const BlockLine* a, const BlockLine* b) { return a->text != b->text; });
+    };
+    const auto closest = std::min_element(alike.begin(), alike.end(),
+                                          [&](const auto& a, const auto& b) { return differing(a) < differing(b); });
+    const std::size_t differ = closest == alike.end() ? list.size() : differing(*closest);
+    shared.first[block] = differ == 0 ? *closest : block;
+    if (differ == 0 || (base(block).empty() && 2 * differ <= list.size())) {
+      if (differ != 0) shared.rest_from[block] = *closest;
+      for (std::size_t i = 0; i < list.size(); ++i)
+        if (list[i]->text == own[*closest][i]->text) left_out.insert(list[i]);
+    } else {
+      alike.push_back(block);
+    }
+  }
+  std::unordered_set<std::string> named;
+  for (const BlockLine& l : lines) {
+    if (const auto of = shared.first.find(l.block); !l.block.empty() && of->second != l.block) {
+      if (named.insert(l.block).second)
+        shared.lines.push_back({"", fmt::format("using {} = {};", l.block, of->second)});
+    } else if (left_out.count(&l) == 0) {
+      shared.lines.push_back(l);
+    }
+  }
+  return shared;
 }
 
 std::vector<std::string> lines_by_block(const std::vector<BlockLine>& lines,

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <unordered_set>
@@ -53,6 +54,19 @@ BlockCalls plain_calls(const WrittenGraph& main, const std::optional<WrittenGrap
 /// no function may be called. Where a graph has more than `most` calls there are none.
 BlockCalls block_calls(const WrittenGraph& main, const std::optional<WrittenGraph>& evaluation, const CallStyle& style,
                        const std::unordered_set<std::string>& reserved, std::size_t most);
+
+/// Configs of blocks, said once.
+struct SharedConfigs {
+  std::vector<BlockLine> lines;
+  /// By block: the one that has the lines; and what the others take from another block but for their own lines.
+  std::map<std::string, std::string> first, rest_from;
+};
+
+/// A block that has the configs of one before it is another name for that: "using h_2 = h_1;". One that has configs of
+/// the same names, of which most are the same, keeps the others: "struct h_2 : h_1 {", for dropout draws other numbers
+/// in each. `base`: what the block's struct has beside its lines; then these are all the same or all its own.
+SharedConfigs shared_configs(const std::vector<BlockLine>& lines,
+                             const std::function<std::string(const std::string& block)>& base);
 
 /// The lines, those of a block together where its first one stands, between the lines that begin and end it.
 std::vector<std::string> lines_by_block(const std::vector<BlockLine>& lines,

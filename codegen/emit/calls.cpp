@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <span>
 #include <unordered_set>
 
@@ -54,7 +55,12 @@ std::map<std::string, std::string> defaults_of(const std::string& type, const st
       std::size_t start = stop;
       while (start > 0 && !is_blank(declarator[start - 1])) --start;
       while (from < declarator.size() && is_blank(declarator[from])) ++from;
-      defaults[declarator.substr(start, stop - start)] = declarator.substr(from);
+      std::string value = declarator.substr(from);
+      // A number as it is printed: 1e-5 is 1e-05.
+      char* end = nullptr;
+      const double number = std::strtod(value.c_str(), &end);
+      if (*end == 0 && value.find_first_of(".e") != std::string::npos) value = number_text(number);
+      defaults[declarator.substr(start, stop - start)] = value;
     }
     declarator.clear();
   };
@@ -178,7 +184,8 @@ class Writer {
       if (usual == known->second.end() || usual->second != text) fields.push_back("." + key + " = " + text);
     }
     out_.config_headers.insert("kernels/config/" + file + ".h");
-    const Nesting::Place place = values_.nesting()(name);
+    Nesting::Place place = values_.nesting()(name);
+    place.name = layer_of(step, place, type + "{" + join(fields) + "}");
     const std::string fixed = place.block.empty() ? "constexpr " : "static constexpr ";
     if (!symbolic) return add_config(place, declaration(fixed + type + " " + place.name + "{", fields, "};"));
     std::vector<std::string> parameters, arguments;
@@ -193,9 +200,20 @@ class Writer {
            "(" + join(arguments) + ")";
   }
 
+  /// The name of a config. What a layer computes backward may have the same as forward, by a name that goes on: then
+  /// they share it, linear and linear_backward_input that of linear.
+  std::string layer_of(const Step& step, const Nesting::Place& place, const std::string& value) {
+    std::vector<std::string>& names = names_of_[place.block + "\n" + value];
+    if (node(step).phase == ir::Phase::backward)
+      for (const std::string& name : names)
+        if (place.name.starts_with(name + "_")) return name;
+    names.push_back(place.name);
+    return place.name;
+  }
+
   /// Adds a line to configs.h and returns how calls say its name.
   std::string add_config(const Nesting::Place& place, std::string text) {
-    BlockLine config{place.block, std::move(text)};
+    BlockLine config{place.block, std::move(text), place.name};
     const bool is_shared = shared_.count(config) != 0;
     // The updates of one optimizer's parameters share its config.
     if (!is_shared && written_.insert(config).second) out_.configs.push_back(std::move(config));
@@ -308,18 +326,18 @@ class Writer {
     return std::all_of(list.begin(), list.end(), [](ir::ValueId v) { return v == ir::kNone; });
   }
 
-  /// Whether an update is of all parameters: then its lists are made of the lines of params.h, and a parameter more or
-  /// less changes none of them.
+  /// Whether an update, or a norm of gradients, is of all parameters: then its lists are made of the lines of params.h,
+  /// and a parameter more or less changes none of them.
   bool is_of_all_parameters(const Step& step) const {
     const ir::Node& n = node(step);
-    if (!is_update(*n.op) || !step.call.sizes.empty()) return false;
+    if ((!is_update(*n.op) && !n.is(ir::kClipFactor)) || !step.call.sizes.empty()) return false;
     for (const ir::Argument& a : arguments_of(n, {}))
       if (a.kind == ir::Argument::Kind::list && !is_absent(a.values) && of_each_parameter(a.values).empty())
         return false;
     const auto& parameters = values_.with_gradient();
     const ir::DType dtype = graph_.type(n.inputs[0]).dtype;
-    return std::equal(parameters.begin(), parameters.end(), n.inputs.begin(),
-                      [&](ir::ValueId p, ir::ValueId v) { return p == v && graph_.type(p).dtype == dtype; });
+    return std::all_of(parameters.begin(), parameters.end(),
+                       [&](ir::ValueId p) { return graph_.type(p).dtype == dtype; });
   }
 
   /// "f32* const params[] = {" and a line for each parameter, which the compiler reads in params.h.
@@ -435,6 +453,7 @@ class Writer {
                                         : fmt::format("{} parameter{}", count, count == 1 ? "" : "s");
     }
     std::vector<std::string> from, to;
+    if (is_of_all_parameters(step)) from = {"all gradients"};
     auto flows = [&](ir::ValueId v) {
       const Home home = plan_.placements[at(root(plan_, v))].home;
       return home == Home::arena || home == Home::input || home == Home::output;
@@ -488,6 +507,7 @@ class Writer {
   std::set<BlockLine> shared_, written_;           // of the training beside an evaluation, and so far
   std::unordered_set<std::string> shared_owners_;  // of more than one step with a variadic input
   bool beside_training_ = false;
+  std::unordered_map<std::string, std::vector<std::string>> names_of_;  // of configs, by block and value
   // By config struct: what its fields are unless said.
   std::map<std::string, std::map<std::string, std::string>> defaults_;
   Names config_names_;

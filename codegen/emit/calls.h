@@ -34,6 +34,7 @@ struct Call {
 /// A line of a file, and the block of the network that it belongs to; empty: to none.
 struct BlockLine {
   std::string block, text;
+  std::string name = {};  ///< of a config
   friend auto operator<=>(const BlockLine&, const BlockLine&) = default;
 };
 

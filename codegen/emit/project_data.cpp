@@ -733,9 +733,20 @@ class Builder {
     for (const auto& [name, text] : calls.config_structs) d["config_structs"].push_back(text);
     std::set<std::string> of_training;
     for (const BlockLine& c : calls.configs) of_training.insert(c.block);
-    const auto head = [&](const std::string& block) { return "struct " + block + " {"; };
+    SharedConfigs shared = shared_configs(calls.configs, [](const std::string&) { return std::string(); });
+    SharedConfigs evaluated = shared_configs(evaluation.configs, [&](const std::string& block) {
+      const auto of = shared.first.find(block);
+      return of == shared.first.end() ? std::string() : of->second;
+    });
+    calls.configs = std::move(shared.lines);
+    evaluation.configs = std::move(evaluated.lines);
+    const auto head_of = [](const SharedConfigs& of, const std::string& block) {
+      const auto rest = of.rest_from.find(block);
+      return "struct " + block + (rest == of.rest_from.end() ? "" : " : " + rest->second) + " {";
+    };
+    const auto head = [&](const std::string& block) { return head_of(shared, block); };
     const auto added = [&](const std::string& block) {
-      return of_training.count(block) ? "struct " + block + " : config::" + block + " {" : head(block);
+      return of_training.count(block) ? "struct " + block + " : config::" + block + " {" : head_of(evaluated, block);
     };
     const auto tail = [](const std::string&) { return std::string("};"); };
     d["configs"] = lines_by_block(calls.configs, head, tail);

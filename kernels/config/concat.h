@@ -6,8 +6,8 @@
 namespace graven::kernels {
 
 struct concat_config {
-  std::int64_t outer;  ///< product of the dimensions before the joined one
-  std::int64_t inner;  ///< product of the dimensions after it
+  std::int64_t outer = 1;  ///< product of the dimensions before the joined one
+  std::int64_t inner = 1;  ///< product of the dimensions after it
 };
 
 }  // namespace graven::kernels

@@ -6,14 +6,14 @@
 namespace graven::kernels {
 
 struct matmul_config {
-  std::int64_t batch;           ///< products
-  std::int64_t m;               ///< rows of a and c
-  std::int64_t n;               ///< columns of b and c
-  std::int64_t k;               ///< columns of a, rows of b
-  std::int64_t a_batch_stride;  ///< elements from one a to the next; 0: the same a for all
-  std::int64_t b_batch_stride;  ///< elements from one b to the next; 0: the same b for all
-  bool transpose_a;             ///< a is stored [k,m]
-  bool transpose_b;             ///< b is stored [n,k]
+  std::int64_t batch = 1;           ///< products
+  std::int64_t m;                   ///< rows of a and c
+  std::int64_t n;                   ///< columns of b and c
+  std::int64_t k;                   ///< columns of a, rows of b
+  std::int64_t a_batch_stride = 0;  ///< elements from one a to the next; 0: the same a for all
+  std::int64_t b_batch_stride = 0;  ///< elements from one b to the next; 0: the same b for all
+  bool transpose_a = false;         ///< a is stored [k,m]
+  bool transpose_b = false;         ///< b is stored [n,k]
 };
 
 /// Whether matmul copies all of b into panels first: where many rows or products use it. Otherwise the blocks of b are

@@ -14,7 +14,7 @@ struct pad_config {
   std::int64_t shape[kMaximumRank];     ///< of y, outermost first
   std::int64_t in_shape[kMaximumRank];  ///< of x
   std::int64_t before[kMaximumRank];    ///< new elements before x along each dimension; negative: elements of x cut off
-  double value;                         ///< of the new elements, converted to the element type
+  double value = 0;                     ///< of the new elements, converted to the element type
 };
 
 }  // namespace graven::kernels

@@ -17,12 +17,12 @@
 namespace graven::kernels {
 
 struct recurrent_config {
-  std::int64_t steps;   ///< at least 1
-  std::int64_t batch;   ///< sequences side by side
-  std::int64_t hidden;  ///< numbers in c, and in each gate
-  std::int64_t state;   ///< numbers in h: `hidden`, or less where W_hr projects it (lstm alone)
-  bool reverse;         ///< from the last step to the first
-  bool relu;            ///< rnn alone: instead of tanh
+  std::int64_t steps;    ///< at least 1
+  std::int64_t batch;    ///< sequences side by side
+  std::int64_t hidden;   ///< numbers in c, and in each gate
+  std::int64_t state;    ///< numbers in h: `hidden`, or less where W_hr projects it (lstm alone)
+  bool reverse = false;  ///< from the last step to the first
+  bool relu = false;     ///< rnn alone: instead of tanh
 };
 
 namespace recurrent_sizes {

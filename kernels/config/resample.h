@@ -16,13 +16,13 @@ inline constexpr std::int64_t kResampleCubic = 3;         ///< between the four 
 inline constexpr std::int64_t kResampleArea = 4;  ///< the mean of x[floor(j in / out) .. ceil((j + 1) in / out))
 
 struct resample_config {
-  std::int64_t outer;  ///< product of the dimensions before
-  std::int64_t in;     ///< size of x along the dimension
-  std::int64_t out;    ///< size of y along the dimension
-  std::int64_t inner;  ///< product of the dimensions behind
-  std::int64_t mode;   ///< kResample...
+  std::int64_t outer = 1;  ///< product of the dimensions before
+  std::int64_t in;         ///< size of x along the dimension
+  std::int64_t out;        ///< size of y along the dimension
+  std::int64_t inner = 1;  ///< product of the dimensions behind
+  std::int64_t mode;       ///< kResample...
   /// The first and last elements of x and y lie at the same places, else the outer borders of them.
-  bool align_corners;
+  bool align_corners = false;
   double scale;  ///< elements of x for each of y; of no account with align_corners and kResampleArea
 };
 

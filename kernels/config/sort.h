@@ -6,11 +6,11 @@
 namespace graven::kernels {
 
 struct sort_config {
-  std::int64_t outer;  ///< product of the dimensions before the sorted one
-  std::int64_t size;   ///< of the sorted dimension
-  std::int64_t inner;  ///< product of the dimensions behind
-  std::int64_t count;  ///< how many of the first are wanted: size for all
-  bool descending;     ///< the largest first
+  std::int64_t outer = 1;   ///< product of the dimensions before the sorted one
+  std::int64_t size;        ///< of the sorted dimension
+  std::int64_t inner = 1;   ///< product of the dimensions behind
+  std::int64_t count;       ///< how many of the first are wanted: size for all
+  bool descending = false;  ///< the largest first
 };
 
 /// Lines are dealt out to at most so many pieces, each with its own scratch.

@@ -12,7 +12,7 @@ struct strided_copy_config {
   std::int64_t shape[kMaximumRank];  ///< of the contiguous side, outermost first
   /// Of the strided side, in elements: 0 repeats (expand), negative runs backwards (flip).
   std::int64_t strides[kMaximumRank];
-  std::int64_t offset;  ///< first element of the strided side
+  std::int64_t offset = 0;  ///< first element of the strided side
 };
 
 }  // namespace graven::kernels

@@ -10,7 +10,7 @@ namespace my_linear::config {
 
 using namespace graven::kernels;
 
-constexpr strided_copy_config weight_transposed{.rank = 2, .shape = {3, 4}, .strides = {1, 3}, .offset = 0};
+constexpr strided_copy_config weight_transposed{.rank = 2, .shape = {3, 4}, .strides = {1, 3}};
 constexpr linear_config weight_transposed_packed{.m = 0, .n = 3, .k = 4, .packed = false};
 static constexpr linear_config add(std::int64_t batch) { return {.m = batch, .n = 3, .k = 4}; }
 

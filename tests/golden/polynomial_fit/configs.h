@@ -16,7 +16,7 @@ using namespace graven::kernels;
 struct sgd_config {};
 
 constexpr linear_config layer_0_linear{.m = 2000, .n = 1, .k = 3, .packed = false};
-constexpr reduce_config loss_fn_sum{.outer = 1, .size = 2000, .inner = 1};
+constexpr reduce_config loss_fn_sum{.size = 2000};
 constexpr elementwise_config loss_fn_square_backward_mul{.n = 2000};
 constexpr linear_config layer_0_weight_gradient{.m = 2000, .n = 1, .k = 3, .packed = false};
 constexpr sgd_config optimizer_0{};

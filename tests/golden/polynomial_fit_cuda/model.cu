@@ -28,7 +28,7 @@ void Calls::forward() const {
 void Calls::backward() const {
   // ---- loss_fn ------------------------------------------------------------------------------------------------------
   // mul                                                f32[2000] -> f32[2000]                                  polynomial.cpp:17
-  elementwise<mul_2>(context, config::loss_fn_square_backward_mul, buf.loss_fn_square_backward_mul, buf.layer_0_linear);
+  elementwise<mul_2>(context, config::loss_fn_square, buf.loss_fn_square_backward_mul, buf.layer_0_linear);
 
   // ---- model.0 ------------------------------------------------------------------------------------------------------
   // linear_backward_weight                             f32[2000,1], f32[2000,3] -> f32[1,3], f32[1]            polynomial.cpp:12
