@@ -20,7 +20,7 @@ std::string doc_comment(std::string_view text) {
   std::istringstream words{std::string(text)};
   std::string lines, line, word;
   while (words >> word) {
-    if (!line.empty() && line.size() + 1 + word.size() > kWidth) lines += "/// " + line + "\n", line.clear();
+    if (!line.empty() && line.size() + word.size() >= kWidth) lines += "/// " + line + "\n", line.clear();
     line += (line.empty() ? "" : " ") + word;
   }
   return lines + "/// " + line + "\n";

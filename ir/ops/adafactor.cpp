@@ -10,7 +10,7 @@ namespace {
 
 /// What the kernel works on: the last two dimensions are a matrix. Of a parameter without elements there is none.
 std::vector<Dim> sizes_of(const Shape& shape) {
-  if (shape.numel().maximum() == 0) return {0, 0, 0};
+  if (shape.numel().maximum() == 0) return std::vector<Dim>(3, Dim(0));
   if (shape.rank() < 2) return {1, 1, shape.numel()};
   return {ops::product(shape, 0, shape.rank() - 2), shape.back(1), shape.back()};
 }

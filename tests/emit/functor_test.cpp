@@ -73,6 +73,14 @@ TEST(Functor, OneNameHasOneText) {
     return make_functor(ScalarProgram{inputs, {step(op, arguments, {}, dtype)}});
   };
   EXPECT_NE(of("cast", DType::boolean, 1).name, of("cast", DType::i64, 1).name);
+  // Of what `where` chooses from, not of its condition, which the program computes.
+  const auto chosen = [](DType dtype) {
+    return make_functor(ScalarProgram{2,
+                                      {step("gt", {0, 1}, {}, DType::boolean), step("where", {2, 0, 1}, {}, dtype),
+                                       step("cast", {3}, {}, DType::f16)}})
+        .name;
+  };
+  EXPECT_NE(chosen(DType::f32), chosen(DType::f64));
   EXPECT_EQ(of("cast", DType::f32, 1).text, of("cast", DType::i64, 1).text);
   for (const auto& [op, inputs] :
        {std::pair("bitwise_not", 1), {"bitwise_and", 2}, {"bitwise_or", 2}, {"bitwise_xor", 2}, {"maximum", 2}}) {

@@ -144,6 +144,8 @@ class Projects : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     root() = fs::path(GRAVEN_BINARY_DIR) / "faults";
+    // What tests mounted that were killed.
+    for (const char* folder : {"work/disk", "work/read_only"}) (void)::umount2((root() / folder).c_str(), MNT_DETACH);
     fs::remove_all(root() / "work");
     fs::create_directories(root() / "work");
     build(training_graph(), "classify_train");

@@ -75,6 +75,12 @@ std::vector<std::int64_t> steps_in(const std::string& folder) {
   return steps;
 }
 
+TEST(Checkpoint, OfStepZeroIsOneToo) {
+  const TemporaryFolder folder;
+  for (const std::int64_t step : {0, 3}) save(folder / "out", step, 0, step);
+  EXPECT_EQ(steps_in(folder / "out"), (std::vector<std::int64_t>{3, 0}));
+}
+
 TEST(Checkpoint, HoldsEverything) {
   const TemporaryFolder folder;
   const std::string out = folder / "a/b";

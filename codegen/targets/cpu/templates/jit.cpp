@@ -181,7 +181,7 @@ int graven_jit_run(void* opaque, const void* const* inputs, void* const* outputs
 {% endfor %}
 {% if training %}
 {% if group_count != "0" %}
-  for (int i = 0; i < @{ group_count }@; ++i) step.hyper.learning_rates[i] = learning_rates[i];
+  for (double& rate : step.hyper.learning_rates) rate = *learning_rates++;
 {% endif %}
   step.hyper.step = step_number;
   step.hyper.seed = seed;
