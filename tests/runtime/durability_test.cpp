@@ -11,6 +11,7 @@
 #include "fixture.h"
 #include "runtime_min/checkpoint.h"
 #include "runtime_min/file.h"
+#include "runtime_min/safetensors.h"
 
 #ifdef __linux__
 
@@ -59,6 +60,32 @@ TEST(Durability, AFileIsOnTheDiskBeforeItHasItsName) {
     file.commit();
   });
   EXPECT_EQ(calls, (std::vector<std::string>{"sync f.graven-tmp", "rename f.graven-tmp to f", "sync " + folder}));
+}
+
+TEST(Durability, AFileOfWeightsIsOnTheDiskBeforeItHasItsName) {
+  const TemporaryFolder temporary;
+  const std::string folder = std::filesystem::canonical(temporary.path()).string();
+  float weight = 0;
+  const std::vector<Variable> weights = {{"w", DType::f32, {}, &weight}};
+  const auto calls = calls_of(folder, [&] { save_variables(folder + "/f", weights); });
+  EXPECT_EQ(calls, (std::vector<std::string>{"sync f.graven-tmp", "rename f.graven-tmp to f", "sync " + folder}));
+}
+
+TEST(Durability, AFileMayHaveTheNumberOfAClosedStandardInput) {
+  const TemporaryFolder temporary;
+  const int kept = ::dup(0);
+  ::close(0);
+  {
+    AtomicFile file(temporary / "f");
+    file.write("text");
+    file.commit();
+  }
+  if (kept >= 0) {
+    ::dup2(kept, 0);
+    ::close(kept);
+  }
+  EXPECT_EQ(std::filesystem::file_size(temporary / "f"), 4u);
+  EXPECT_FALSE(std::filesystem::exists(temporary / "f.graven-tmp"));
 }
 
 TEST(Durability, ACheckpointIsOnTheDiskBeforeItHasItsName) {
