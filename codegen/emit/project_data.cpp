@@ -731,8 +731,6 @@ class Builder {
     }
     d["config_structs"] = json::array();
     for (const auto& [name, text] : calls.config_structs) d["config_structs"].push_back(text);
-    std::set<std::string> of_training;
-    for (const BlockLine& c : calls.configs) of_training.insert(c.block);
     SharedConfigs shared = shared_configs(calls.configs, [](const std::string&) { return std::string(); });
     SharedConfigs evaluated = shared_configs(evaluation.configs, [&](const std::string& block) {
       const auto of = shared.first.find(block);
@@ -746,7 +744,7 @@ class Builder {
     };
     const auto head = [&](const std::string& block) { return head_of(shared, block); };
     const auto added = [&](const std::string& block) {
-      return of_training.count(block) ? "struct " + block + " : config::" + block + " {" : head_of(evaluated, block);
+      return shared.first.count(block) ? "struct " + block + " : config::" + block + " {" : head_of(evaluated, block);
     };
     const auto tail = [](const std::string&) { return std::string("};"); };
     d["configs"] = lines_by_block(calls.configs, head, tail);

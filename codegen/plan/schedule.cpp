@@ -1,7 +1,6 @@
 #include "codegen/plan/schedule.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <queue>
 #include <set>
@@ -316,14 +315,13 @@ std::vector<NodeId> settle(const Segment& segment, const Traffic& traffic, const
   return settled;
 }
 
-/// The program's order, except for results that are alive at its peak and read only later: those are made right before
+/// `order`, the program's, except for results that are alive at its peak and read only later: those are made right before
 /// they are read, one after the other, until no more than `limit` bytes are alive at once. Nothing where that is not
 /// enough.
 std::optional<std::vector<NodeId>> sink(const Segment& segment, const Traffic& traffic,
-                                        const std::vector<std::int32_t>& left, std::int64_t limit) {
+                                        const std::vector<std::int32_t>& left, std::vector<NodeId> order,
+                                        std::int64_t limit) {
   constexpr int kMost = 64;  // each costs a walk over the segment
-  std::vector<NodeId> order(segment.size());
-  std::iota(order.begin(), order.end(), segment.begin);
   std::vector<std::size_t> place(segment.size()), last_reader(left.size());
   for (int moved = 0; moved <= kMost; ++moved) {
     std::vector<std::int32_t> left_behind = left;
@@ -370,7 +368,7 @@ std::vector<NodeId> closest(const Segment& segment, const Traffic& traffic, cons
   const std::int64_t traced_peak = peak_of(traced, traffic, left);
   if (traced_peak <= best_peak + best_peak / kSlack) return traced;
   if (traced_peak > limit)
-    if (auto sunk = sink(segment, traffic, left, limit)) return *std::move(sunk);
+    if (auto sunk = sink(segment, traffic, left, traced, limit)) return *std::move(sunk);
   for (const std::vector<bool>& free : {replacing(segment, traffic, best, left), std::vector<bool>(segment.size())}) {
     std::vector<NodeId> settled = settle(segment, traffic, best, best_peak, free);
     if (peak_of(settled, traffic, left) <= best_peak + best_peak / 1000) return settled;

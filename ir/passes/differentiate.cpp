@@ -223,18 +223,16 @@ class Differentiation {
   }
 
   /// The sum of all that flowed back into `v`, in the order in which it came: from its last reader to its first.
-  ValueId total(ValueId v, Origins origins) {
+  ValueId total(ValueId v, const Origins& origins) {
     std::vector<ValueId> parts = std::exchange(contributions_[v], {});
     if (parts.empty()) return kNone;
     if (parts.size() > 1) join_slices(v, parts, origins);
     if (parts.size() == 1) return parts[0];
-    std::string name = "grad(" + graph_.value(v).name + ")";
-    if (const std::optional<Origin> reader = entered(v, origins)) {
-      origins = {*reader};
-      name = "grad(" + reader->module + ".x)";
-    }
+    const std::optional<Origin> reader = entered(v, origins);
+    const std::string name = "grad(" + (reader ? reader->module + ".x" : graph_.value(v).name) + ")";
     ValueId sum = parts[0];
-    for (std::size_t i = 1; i < parts.size(); ++i) sum = add(kAdd, {sum, parts[i]}, {}, origins, name);
+    for (std::size_t i = 1; i < parts.size(); ++i)
+      sum = add(kAdd, {sum, parts[i]}, {}, reader ? Origins{*reader} : origins, name);
     return sum;
   }
 
