@@ -315,9 +315,9 @@ std::vector<NodeId> settle(const Segment& segment, const Traffic& traffic, const
   return settled;
 }
 
-/// `order`, the program's, except for results that are alive at its peak and read only later: those are made right before
-/// they are read, one after the other, until no more than `limit` bytes are alive at once. Nothing where that is not
-/// enough.
+/// `order`, the program's, except for results that are alive at its peak and read only later: those are made right
+/// before they are read, one after the other, until no more than `limit` bytes are alive at once. Nothing where that is
+/// not enough.
 std::optional<std::vector<NodeId>> sink(const Segment& segment, const Traffic& traffic,
                                         const std::vector<std::int32_t>& left, std::vector<NodeId> order,
                                         std::int64_t limit) {
