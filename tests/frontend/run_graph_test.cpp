@@ -1,11 +1,14 @@
 // Compiled graphs against eager modules: the same numbers, shared parameters, schedules, exact resume. Programs are
 // compiled into the cache.
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <graven/graven.h>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <string>
@@ -305,6 +308,13 @@ TEST(CompiledGraphs, WhatACompilerWritesWithoutAnErrorIsLookedAt) {
       {"rubbish", "echo rubbish > \"$out\"", "cannot be loaded"},
       {"half a library", "c++ \"$@\" && head -c 20000 \"$out\" > half && cat half > \"$out\"", "cannot be loaded"},
       {"another library", "echo 'int x;' | c++ -shared -fPIC -x c++ - -o \"$out\"", "is not whole"},
+      // One function has another name.
+      {"no error()", "c++ -Dgraven_jit_error=of_another_name \"$@\"", "graven_jit_error"},
+      {"no create()", "c++ -Dgraven_jit_create=of_another_name \"$@\"", "graven_jit_create"},
+      {"no destroy()", "c++ -Dgraven_jit_destroy=of_another_name \"$@\"", "graven_jit_destroy"},
+      {"no bind()", "c++ -Dgraven_jit_bind=of_another_name \"$@\"", "graven_jit_bind"},
+      {"no weights_changed()", "c++ -Dgraven_jit_weights_changed=of_another_name \"$@\"", "graven_jit_weights_changed"},
+      {"no run()", "c++ -Dgraven_jit_run=of_another_name \"$@\"", "graven_jit_run"},
   };
   Mlp model;
   for (const Case& c : cases) {
@@ -326,6 +336,44 @@ TEST(CompiledGraphs, WhatACompilerWritesWithoutAnErrorIsLookedAt) {
   const EnvironmentVariable cxx("CXX", compiler.c_str());
   Infer graph(model);
   EXPECT_TRUE(allclose(graph(ones({2, 6})), model(ones({2, 6})).softmax(1), 1e-5, 1e-6));
+}
+
+/// Threads of this process.
+std::int64_t threads_here() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+}
+
+/// Threads that a program has besides the caller's: of a graph, and of a saved one, whose number is `chosen` or, where
+/// there is none, nobody's choice.
+std::array<std::int64_t, 2> threads_of_programs(std::optional<int> chosen) {
+  const Folder folder;
+  std::array<std::int64_t, 2> counts{};
+  Mlp model;
+  Infer graph(model);
+  if (chosen) graph.set_threads(*chosen);
+  graph.trace(ones({2, 6}));
+  graph.save(folder.path.string());
+  nn::SavedGraph saved(folder.path.string());
+  if (chosen) saved.set_threads(*chosen);
+  std::int64_t before = threads_here();
+  graph(ones({2, 6}));
+  counts[0] = threads_here() - before;
+  before = threads_here();
+  saved({ones({2, 6})});
+  counts[1] = threads_here() - before;
+  return counts;
+}
+
+TEST(CompiledGraphs, RunOnAllProcessorsUnlessToldOtherwise) {
+  const EnvironmentVariable flags("CXXFLAGS", "-O0");
+  cpu_set_t set;
+  ASSERT_EQ(sched_getaffinity(0, sizeof set, &set), 0);
+  const std::int64_t others = CPU_COUNT(&set) - 1;
+  (void)(ones({2}) + ones({2}));  // eager mode's own threads are there
+  EXPECT_EQ(threads_of_programs({}), (std::array<std::int64_t, 2>{others, others}));
+  EXPECT_EQ(threads_of_programs(0), (std::array<std::int64_t, 2>{others, others}));
+  EXPECT_EQ(threads_of_programs(1), (std::array<std::int64_t, 2>{0, 0}));
+  EXPECT_EQ(threads_of_programs(4), (std::array<std::int64_t, 2>{3, 3}));
 }
 
 /// Each parameter of the Mlp in a group of its own: another norm each, and the last one's gradient small enough to stay
