@@ -510,6 +510,13 @@ BlockCalls shared(const WrittenGraph& main, const std::optional<WrittenGraph>& e
 
 }  // namespace
 
+std::size_t written_calls(const Calls& calls, const std::vector<BlockFunction>& functions) {
+  std::size_t total = 0;
+  for (const auto& [phase, list] : calls.phases) total += list.size();
+  for (const BlockFunction& f : functions) total += f.calls.size();
+  return total;
+}
+
 BlockCalls plain_calls(const WrittenGraph& main, const std::optional<WrittenGraph>& evaluation,
                        const CallStyle& style) {
   BlockCalls result;
@@ -523,14 +530,9 @@ BlockCalls block_calls(const WrittenGraph& main, const std::optional<WrittenGrap
                        const std::unordered_set<std::string>& reserved, std::size_t most) {
   BlockCalls plain = plain_calls(main, evaluation, style);
   std::vector<const std::vector<Call>*> phases;
-  for (const Calls* calls : {&plain.calls, &plain.evaluation}) {
-    std::size_t total = 0;
-    for (const auto& [phase, list] : calls->phases) {
+  for (const Calls* calls : {&plain.calls, &plain.evaluation})
+    for (const auto& [phase, list] : calls->phases)
       if (phase != ir::Phase::update) phases.push_back(&list);
-      total += list.size();
-    }
-    if (total > most) return plain;
-  }
   std::map<std::string, std::vector<std::string>> paths;  // by identifier
   for (const std::string& path : repeated_modules(main.graph.modules, phases))
     paths[identifier(path, main.values.root())].push_back(path);
@@ -547,7 +549,13 @@ BlockCalls block_calls(const WrittenGraph& main, const std::optional<WrittenGrap
     std::set<std::string> used;
     for (const auto* functions : {&result.functions, &result.evaluation_functions})
       for (const BlockFunction& f : *functions) used.insert(classes[f.modules.front()]);
-    if (std::erase_if(blocks, [&](const auto& block) { return !used.count(classes[block.first]); }) == 0) return result;
+    if (std::erase_if(blocks, [&](const auto& block) { return !used.count(classes[block.first]); }) != 0) continue;
+    if (written_calls(result.calls, result.functions) <= most &&
+        written_calls(result.evaluation, result.evaluation_functions) <= most)
+      return result;
+    main.values.nest({});
+    if (evaluation) evaluation->values.nest({});
+    return plain;
   }
 }
 

@@ -46,12 +46,16 @@ struct WrittenGraph {
   ValueNames& values;
 };
 
+/// How many calls are to be written: those of functions once, and one for each call of a function.
+std::size_t written_calls(const Calls& calls, const std::vector<BlockFunction>& functions);
+
 /// Without functions.
 BlockCalls plain_calls(const WrittenGraph& main, const std::optional<WrittenGraph>& evaluation, const CallStyle& style);
 
 /// With functions for the modules of classes that are called again and again, of the classes whose repetition makes
 /// most of the calls, and for long elements of containers; `values` then nest what belongs to these. `reserved`: what
-/// no function may be called. Where a graph has more than `most` calls there are none.
+/// no function may be called. Functions are templates of one file: where more than `most` calls would be left to write
+/// into it there are none.
 BlockCalls block_calls(const WrittenGraph& main, const std::optional<WrittenGraph>& evaluation, const CallStyle& style,
                        const std::unordered_set<std::string>& reserved, std::size_t most);
 

@@ -780,7 +780,7 @@ class Builder {
     d["block_functions"] = add_blocks(main, "Calls", written_.functions);
     d["functions"] = json::array();
     d["step_functions"] = json::array();
-    const bool split = total > kCallsPerFile;
+    const bool split = written_calls(calls, written_.functions) > kCallsPerFile;
     std::vector<ModelFile> others;
     for (const ir::Phase phase : {ir::Phase::prepare, ir::Phase::forward, ir::Phase::backward, ir::Phase::update}) {
       const bool may_be_empty =
@@ -801,7 +801,7 @@ class Builder {
     if (evaluation_) {
       const std::vector<Call>& list = evaluation.phases[ir::Phase::forward];
       const std::vector<std::string> own = includes(!evaluation.functors.empty(), evaluation.headers);
-      const bool long_evaluation = list.size() > kCallsPerFile;
+      const bool long_evaluation = written_calls(evaluation, written_.evaluation_functions) > kCallsPerFile;
       ModelFile file{"evaluation" + style_.model_extension, {}};
       file.data = file_data(false, own);
       d["evaluation_block_functions"] = add_blocks(file, "EvaluationCalls", written_.evaluation_functions);

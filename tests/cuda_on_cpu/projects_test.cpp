@@ -832,12 +832,27 @@ TEST(CudaProjects, TheDocumentedCommandBuildsAProgram) {
   EXPECT_NE(run({"./program", "--help"}, folder).find("--device N"), std::string::npos);
 }
 
+/// Hundreds of values stand on one another in its plan.
+struct DeepGpt2 : nn::Graph<DeepGpt2> {
+  models::GPT2LMHeadModel model = child(
+      "model", models::GPT2LMHeadModel({.n_layer = 24, .n_head = 2, .n_embd = 16, .n_positions = 8, .vocab_size = 48}));
+  DeepGpt2() { add_optimizer(optim::AdamW(model.parameters(), {.lr = 1e-3, .clip_grad_max_norm = 1})); }
+  Tensor build(Tensor tokens, Tensor targets) {
+    Tensor loss = cross_entropy(model(tokens).flatten(0, 1), targets.flatten());
+    loss.backward();
+    return loss;
+  }
+};
+
 TEST(CudaProjects, NvccCompilesThem) {
   std::string nvcc = find_program("nvcc");
   if (nvcc.empty() && fs::exists("/usr/local/cuda/bin/nvcc")) nvcc = "/usr/local/cuda/bin/nvcc";
   if (nvcc.empty()) GTEST_SKIP() << "no CUDA toolkit: no nvcc in the PATH or /usr/local/cuda";
-  for (const auto& [name, graph] : {std::pair{"fit_polynomial", fit_polynomial()},
-                                    std::pair{"lenet_train", lenet_train()}, std::pair{"lenet", lenet_infer()}}) {
+  DeepGpt2 deep;
+  for (const auto& [name, graph] :
+       {std::pair{"fit_polynomial", fit_polynomial()}, std::pair{"lenet_train", lenet_train()},
+        std::pair{"lenet", lenet_infer()},
+        std::pair{"deep_gpt2", deep.trace(spec({2, 8}, i64, "tokens"), spec({2, 8}, i64, "targets"))}}) {
     const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "cuda_projects" / (std::string("nvcc_") + name);
     fs::remove_all(folder);
     emit(graph, folder, {.name = name, .target = "cuda", .format = false});

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <regex>
 #include <string>
 
 #include "codegen/build/process.h"
@@ -106,12 +109,15 @@ TEST(Blocks, AreFunctionsThatComputeWhatWasRecorded) {
   run({"build/selftest"});
 }
 
-/// A GPT-2 of twelve layers as it is trained; its tensors are small, which changes no line.
+/// A GPT-2 as it is trained; its tensors are small, which changes no line.
 struct TrainGpt2 : nn::Graph<TrainGpt2> {
-  models::GPT2LMHeadModel model = child(
-      "model", models::GPT2LMHeadModel({.n_layer = 12, .n_head = 2, .n_embd = 16, .n_positions = 8, .vocab_size = 50}));
+  models::GPT2LMHeadModel model;
   optim::AdamW optimizer{model.parameters(), {.lr = 1e-3, .weight_decay = 0.1, .clip_grad_max_norm = 1}};
-  TrainGpt2() { add_optimizer(optimizer); }
+  explicit TrainGpt2(std::int64_t layers)
+      : model(child("model", models::GPT2LMHeadModel(
+                                 {.n_layer = layers, .n_head = 2, .n_embd = 16, .n_positions = 8, .vocab_size = 50}))) {
+    add_optimizer(optimizer);
+  }
   Tensor build(Tensor tokens, Tensor targets) {
     Tensor loss = cross_entropy(model(tokens).flatten(0, 1), targets.flatten());
     loss.backward();
@@ -120,7 +126,7 @@ struct TrainGpt2 : nn::Graph<TrainGpt2> {
 };
 
 TEST(Blocks, LargeNetworksAreAFewPages) {
-  TrainGpt2 graph;
+  TrainGpt2 graph(12);
   graph.compile(spec({2, 8}, i64, "tokens"), spec({2, 8}, i64, "targets"));
   const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "emitted" / "gpt2_pages";
   fs::remove_all(folder);
@@ -135,6 +141,74 @@ TEST(Blocks, LargeNetworksAreAFewPages) {
   EXPECT_EQ(times_in(model, "  clip_factor(threads,"), 1);
   EXPECT_EQ(times_in(model, "buf.clip_0_factor"), 3) << "with its workspace's name";
   EXPECT_EQ(times_in(model, "<mul>"), times_in(model, "matmul<mul>"));
+}
+
+/// How many values stand on one another in a plan, each where the one below it ends.
+int deepest(const std::string& plan) {
+  std::map<std::string, std::string> below;
+  const std::regex line(R"(\nGRAVEN_VALUE(?:_OF)?\((?:(\w+), )?(\w+), +\w+, +(?:\d+|\w+::(\w+)\(\)),)");
+  for (std::sregex_iterator it(plan.begin(), plan.end(), line), end; it != end; ++it)
+    below[(*it)[1].matched ? (*it)[1].str() + "_" + (*it)[2].str() : (*it)[2].str()] = (*it)[3];
+  std::map<std::string, int> depths;
+  const std::function<int(const std::string&)> depth_of = [&](const std::string& name) {
+    if (name.empty()) return 0;
+    EXPECT_TRUE(below.count(name)) << name;
+    const auto known = depths.find(name);
+    return known != depths.end() ? known->second : depths[name] = 1 + depth_of(below[name]);
+  };
+  int result = 0;
+  for (const auto& [name, _] : std::map(below)) result = std::max(result, depth_of(name));
+  return result;
+}
+
+TEST(Blocks, OfDeepNetworksHavePlansThatEveryCompilerFollows) {
+  TrainGpt2 graph(30);
+  const ir::Graph& traced = graph.trace(spec({2, 8}, i64, "tokens"), spec({2, 8}, i64, "targets"));
+  for (const char* target : {"cpu", "cuda"}) {
+    const auto files = render_project(traced, {.name = "deep", .target = target, .format = false});
+    EXPECT_GT(times_in(files.at("memory_plan.h"), "\nGRAVEN_VALUE_OF(transformer_h_29, "), 20);
+    EXPECT_GT(deepest(files.at("memory_plan.h")), 50) << target;
+    EXPECT_LE(deepest(files.at("memory_plan.h")), 125) << target << ": nvcc follows 128 constexpr functions";
+  }
+}
+
+TEST(Blocks, ThousandsOfCallsOfAFewFunctionsAreOneFile) {
+  TrainGpt2 graph(60);
+  const auto files = render_project(graph.trace(spec({2, 8}, i64, "tokens"), spec({2, 8}, i64, "targets")),
+                                    {.name = "deep", .format = false});
+  EXPECT_LE(times_in(files.at("model.cpp"), "\n"), 700);
+  EXPECT_EQ(times_in(files.at("model.cpp"), "  gpt2_block<config::transformer_h_"), 60);
+  EXPECT_EQ(times_in(files.at("model.cpp"), "  gpt2_block_backward<config::transformer_h_"), 60);
+  EXPECT_EQ(files.count("model_forward_1.cpp"), 0u);
+}
+
+/// What is left beside the blocks does not fit one file, and functions of blocks are templates of one.
+TEST(Blocks, WhereTooMuchIsLeftAreWrittenOut) {
+  struct Infer : nn::Graph<Infer> {
+    Tower model = child("model", Tower());
+    nn::Linear last = child("last", nn::Linear(5, 5));
+    Infer() { model.eval(); }
+    Tensor build(Tensor x) {
+      Tensor y = model(x);
+      for (int i = 0; i < 1000; ++i) y = last(y);
+      return y;
+    }
+  } graph;
+  NoGradGuard no_grad;
+  graph.last.weight.copy_(eye(5));
+  graph.compile(spec({16, 12}, "x"));
+  const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "emitted" / "written_out";
+  fs::remove_all(folder);
+  emit(graph, folder, {.name = "written_out"});
+  EXPECT_EQ(times_in(read_text(folder / "params.h"), "GRAVEN_BLOCK"), 0);
+  EXPECT_EQ(times_in(read_text(folder / "model_forward_1.cpp"), "config::model_blocks_3_"), 4);
+  const auto run = [&](const std::vector<std::string>& command) {
+    const ProcessResult r = run_process(command, {.directory = folder.string(), .seconds = 500});
+    EXPECT_EQ(r.exit_status, 0) << r.output;
+  };
+  run({"cmake", "-S", ".", "-B", "build", "-DCMAKE_CXX_FLAGS=-O1 -Wall -Wextra -Wpedantic -Werror"});
+  run({"cmake", "--build", "build", "--target", "selftest", "-j2"});
+  run({"build/selftest"});
 }
 
 TEST(Blocks, OfNetworksThatRepeatNothingThereAreNone) {
