@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "codegen/cli/command.h"
 #include "codegen/cli/weights.h"
@@ -22,6 +23,7 @@ namespace {
 struct EmitArguments {
   std::string path, output, target, selftest;
   codegen::EmitOptions emit;
+  std::optional<std::int64_t> memory_budget;
   bool check = false, quiet = false, unformatted = false;
 };
 
@@ -36,7 +38,7 @@ void apply(const EmitArguments& o, const ir::Graph& graph, const std::string& sa
   options.passes.to = given.passes.to;
   options.format = !o.unformatted;
   options.force = given.force;
-  if (given.memory_budget > 0) options.memory_budget = given.memory_budget;
+  if (o.memory_budget) options.memory_budget = *o.memory_budget;
   if (!o.selftest.empty()) options.selftest = o.selftest == "off" ? 0 : byte_size(o.selftest).value();
   options.update_in_backward = given.update_in_backward;
   options.weights = load_weights(o.path, graph, saved);
@@ -130,7 +132,8 @@ void add_emit(CLI::App& app, int& status) {
   command->add_option("--to", o->emit.passes.to, "Last pass to run")->type_name("PASS");
   command->add_option("--dump", o->emit.passes.dump_directory, "Write the graph after every pass into this folder")
       ->type_name("FOLDER");
-  command->add_option("--memory-budget", o->emit.memory_budget, "Bytes that the arena may take; more is an error")
+  command
+      ->add_option("--memory-budget", o->memory_budget, "Bytes that the arena may take; more is an error (0: no limit)")
       ->type_name("BYTES")
       ->check(whole_number(0, std::int64_t{1} << 60));
   command

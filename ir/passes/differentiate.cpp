@@ -172,25 +172,25 @@ class Differentiation {
       return std::pair(a.dim, a.begin) < std::pair(b.dim, b.begin);
     });
     const std::string name = "grad(" + graph_.value(v).name + ")";
-    for (std::size_t i = 0, next = 0; i < slices.size(); i = next) {
-      const Slice& first = slices[i];
-      std::int64_t end = first.end;
-      std::vector<ValueId> inside{first.inside};
-      for (next = i + 1; next < slices.size() && slices[next].dim == first.dim && slices[next].begin == end; ++next) {
-        end = slices[next].end;
-        inside.push_back(slices[next].inside);
-      }
-      if (inside.size() == 1) continue;
-      ValueId joined = add(kCat, inside, {{"dim", static_cast<std::int64_t>(first.dim)}}, origins, name + ".cat");
+    const auto apart = [](const Slice& a, const Slice& b) { return a.dim != b.dim || a.end != b.begin; };
+    for (auto first = slices.cbegin(), next = first; first != slices.cend(); first = next) {
+      next = std::adjacent_find(first, slices.cend(), apart);
+      if (next != slices.cend()) ++next;  // it found the last one
+      if (next - first == 1) continue;
+      const std::size_t dim = first->dim;
+      const std::int64_t begin = first->begin, end = std::prev(next)->end;
+      std::vector<ValueId> inside;
+      for (auto slice = first; slice != next; ++slice) inside.push_back(slice->inside);
+      ValueId joined = add(kCat, inside, {{"dim", static_cast<std::int64_t>(dim)}}, origins, name + ".cat");
       const Shape& shape = graph_.type(v).shape;
-      if (const std::int64_t size = shape[first.dim].value(); first.begin != 0 || end != size) {
+      if (const std::int64_t size = shape[dim].value(); begin != 0 || end != size) {
         Ints pads(2 * shape.rank(), 0);
-        pads[2 * first.dim] = first.begin;
-        pads[2 * first.dim + 1] = size - end;
+        pads[2 * dim] = begin;
+        pads[2 * dim + 1] = size - end;
         joined = add(kPad, {joined}, {{"pads", pads}}, origins, name + ".pad");
       }
-      for (std::size_t s = i; s < next; ++s) joined_.push_back(std::exchange(parts[slices[s].part], kNone));
-      parts[first.part] = joined;
+      for (auto slice = first; slice != next; ++slice) joined_.push_back(std::exchange(parts[slice->part], kNone));
+      parts[first->part] = joined;
     }
     parts.erase(std::remove(parts.begin(), parts.end(), kNone), parts.end());
     if (parts.size() == 1) called_after_.emplace_back(parts[0], v);

@@ -20,6 +20,7 @@
 #include "ir/passes/derive_evaluation.h"
 #include "ir/passes/pass.h"
 #include "tests/passes/graphs.h"
+#include "tests/read_text.h"
 
 namespace graven::test {
 namespace {
@@ -148,6 +149,16 @@ TEST_F(Command, EmitsAgainWithTheBudgetThatWasGiven) {
   output({"emit", "project", "--check", "--no-format"});
   const ProcessResult r = run({"emit", "project", "--check", "--no-format", "--memory-budget", "1000001"});
   EXPECT_EQ(r.exit_status, 1) << r.output;
+  const std::string plan = read_text(work / "project/memory_plan.h");
+  EXPECT_NE(plan.find("<= 1000000"), std::string::npos) << plan;
+  // One byte is a budget, too; none lifts the one that was given.
+  const ProcessResult small = run({"emit", "project", "-o", "project", "--no-format", "--memory-budget", "1"});
+  EXPECT_EQ(small.exit_status, 1) << small.output;
+  EXPECT_NE(small.output.find("memory budget is 1"), std::string::npos) << small.output;
+  EXPECT_EQ(read_text(work / "project/memory_plan.h"), plan);
+  output({"emit", "project", "-o", "project", "-q", "--no-format", "--memory-budget", "0"});
+  EXPECT_EQ(read_text(work / "project/memory_plan.h").find("budget"), std::string::npos);
+  output({"emit", "project", "--check", "--no-format"});
 }
 
 /// The check and the emission say the same of every change: sound exactly where nothing would be written.
