@@ -93,7 +93,7 @@ TEST(Process, WhateverEndsAProgramEndsWhatItRuns) {
     std::filesystem::remove(note);
     const pid_t child = fork();
     if (child == 0) {
-      ::signal(SIGSEGV, SIG_DFL);  // a sanitizer's handler would make it an exit
+      ::signal(signal, SIG_DFL);  // nohup ignores one, and a sanitizer's handler would make one an exit
       // A process of the process. Neither shell starts another one once the note is there: a signal that comes
       // meanwhile dash may lose.
       run_process({"sh", "-c", R"(sh -c 'echo $$ > "$1.new" && mv "$1.new" "$1"; exec sleep 600' sh "$0"; true)",

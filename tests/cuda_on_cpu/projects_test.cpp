@@ -849,14 +849,22 @@ TEST(CudaProjects, NvccCompilesThem) {
   if (nvcc.empty() && fs::exists("/usr/local/cuda/bin/nvcc")) nvcc = "/usr/local/cuda/bin/nvcc";
   if (nvcc.empty()) GTEST_SKIP() << "no CUDA toolkit: no nvcc in the PATH or /usr/local/cuda";
   DeepGpt2 deep;
-  for (const auto& [name, graph] :
-       {std::pair{"fit_polynomial", fit_polynomial()}, std::pair{"lenet_train", lenet_train()},
-        std::pair{"lenet", lenet_infer()},
-        std::pair{"deep_gpt2", deep.trace(spec({2, 8}, i64, "tokens"), spec({2, 8}, i64, "targets"))}}) {
-    const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "cuda_projects" / (std::string("nvcc_") + name);
+  const ir::Graph deep_graph = deep.trace(spec({2, 8}, i64, "tokens"), spec({2, 8}, i64, "targets"));
+  const struct {
+    const char* name;
+    ir::Graph graph;
+    std::vector<const char*> files;
+  } cases[] = {
+      {"fit_polynomial", fit_polynomial(), {"model.cu", "model_api.cu"}},
+      {"lenet_train", lenet_train(), {"model.cu", "model_api.cu"}},
+      {"lenet", lenet_infer(), {"model.cu", "model_api.cu"}},
+      {"deep_gpt2", deep_graph, {"model_api.cu"}},  // where the plan is read
+  };
+  for (const auto& c : cases) {
+    const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "cuda_projects" / (std::string("nvcc_") + c.name);
     fs::remove_all(folder);
-    emit(graph, folder, {.name = name, .target = "cuda", .format = false});
-    for (const char* file : {"model.cu", "model_api.cu"})
+    emit(c.graph, folder, {.name = c.name, .target = "cuda", .format = false});
+    for (const char* file : c.files)
       run({nvcc, "-std=c++20", "-arch=sm_80", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror", "-I.",
            "-c", file, "-o", std::string(file) + ".o"},
           folder);
