@@ -35,6 +35,11 @@ endif()
 # Their graphs are compiled to be run once or twice; those of other tests with the flags that users' have.
 set(GRAVEN_COMPILES_ONCE frontend networks ops symbols)
 
+# Programs of a thousand small tests and more, whose tables take as long to make as a test to run: they are run in a few
+# processes. Under the sanitizers a few of them are chosen by name.
+set(GRAVEN_MANY_TESTS ops symbols)
+set(GRAVEN_PARTS 4)
+
 # NO_PRETTY_VALUES: tests of a table are called by their entries' names, which CMake would follow with the bytes of the
 # entries.
 file(GLOB TEST_DIRECTORIES CONFIGURE_DEPENDS LIST_DIRECTORIES true tests/*)
@@ -46,12 +51,25 @@ foreach(directory ${TEST_DIRECTORIES})
   endif()
   add_executable(test_${name} ${sources})
   graven_test_options(test_${name})
-  set(environment)
+  set(variables)
   if(name IN_LIST GRAVEN_COMPILES_ONCE)
-    set(environment ENVIRONMENT CXXFLAGS=-O1)
+    set(variables CXXFLAGS=-O0)
+  endif()
+  if(name IN_LIST GRAVEN_MANY_TESTS AND NOT GRAVEN_SANITIZE)
+    foreach(part RANGE 1 ${GRAVEN_PARTS})
+      math(EXPR index "${part} - 1")
+      add_test(NAME ${name}/part_${part} COMMAND test_${name})
+      set_tests_properties(
+        ${name}/part_${part} PROPERTIES TIMEOUT ${GRAVEN_TEST_TIMEOUT} ENVIRONMENT
+        "GTEST_TOTAL_SHARDS=${GRAVEN_PARTS};GTEST_SHARD_INDEX=${index};${variables}")
+    endforeach()
+    continue()
+  endif()
+  if(variables)
+    list(PREPEND variables ENVIRONMENT)
   endif()
   gtest_discover_tests(test_${name} TEST_PREFIX ${name}/ NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
-                       PROPERTIES LABELS sanitize TIMEOUT ${GRAVEN_TEST_TIMEOUT} ${environment})
+                       PROPERTIES LABELS sanitize TIMEOUT ${GRAVEN_TEST_TIMEOUT} ${variables})
 endforeach()
 # It compiles what it emits.
 target_compile_definitions(test_emit PRIVATE GRAVEN_CXX="${CMAKE_CXX_COMPILER}"

@@ -50,8 +50,9 @@ else
   cmake --build "$build-sanitize" -j "$jobs" --target test_ir test_passes test_print test_frontend test_operators \
     test_ops test_errors test_attack test_runtime test_kernels_baseline test_fuzz "${fuzzers[@]}"
   watched='^(ir|passes|print|frontend|operators|errors|runtime|kernels|fuzz)/'
+  # errors/Compile runs the compiler alone.
   ctest --test-dir "$build-sanitize" --output-on-failure -j "$jobs" \
-    -R "$watched|^attack/Data|^ops/.*(Mutations|IntegerScalar)"
+    -R "$watched|^attack/Data|^ops/.*(Mutations|IntegerScalar)" -E '^errors/Compile'
 fi
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release
 cmake --build "$build" -j "$jobs"

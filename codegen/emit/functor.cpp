@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -388,10 +389,11 @@ std::string type_suffix(const ir::ScalarProgram& program) {
       all_open = false;
       continue;
     }
-    const auto first = step.arguments.begin() + (step.op == ir::kWhere.name ? 1 : 0);
+    // A condition is a bool whatever is chosen by it.
+    const auto passed_on = std::span(step.arguments).subspan(step.op == ir::kWhere.name ? 1 : 0);
     const auto is_input = [&](std::int32_t argument) { return argument < program.inputs; };
-    const bool reads = converts ? std::all_of(first, step.arguments.end(), is_input)
-                                : std::any_of(first, step.arguments.end(), is_input);
+    const bool reads = converts ? std::all_of(passed_on.begin(), passed_on.end(), is_input)
+                                : std::any_of(passed_on.begin(), passed_on.end(), is_input);
     if (!reads || (!converts && step.dtype != ir::DType::boolean)) continue;
     if (std::find(open.begin(), open.end(), step.dtype) == open.end()) open.push_back(step.dtype);
   }
