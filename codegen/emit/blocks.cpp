@@ -181,14 +181,14 @@ std::string merged(const std::vector<std::string>& texts) {
   return join(common);
 }
 
-bool is_letter(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-
 /// Whether there is scratch memory depends on the sizes, which are not the function's.
 std::string without_workspace(const Call& call) {
-  const std::string end = ", " + call.workspace + ");";
-  return call.workspace.empty() || !call.code.ends_with(end)
-             ? call.code
-             : call.code.substr(0, call.code.size() - end.size()) + ");";
+  Call other = call;
+  std::erase_if(other.arguments, [&](const Code& argument) {
+    const Pointer* pointer = std::get_if<Pointer>(&argument.pieces().front());
+    return pointer != nullptr && *pointer == call.workspace;
+  });
+  return join(other.lines(), "\n");
 }
 
 /// Calls of one block, one after the other, as a function would have them.
@@ -196,7 +196,8 @@ struct Run {
   std::string module, block;
   std::size_t begin = 0, end = 0;
   std::vector<Call> calls;
-  std::vector<std::string> given, names;  ///< pointers that are not its own: where it is called, and inside
+  std::vector<Pointer> given;      ///< pointers that are not its own, where it is called
+  std::vector<std::string> names;  ///< and what they are inside
   std::vector<std::string> types;
   std::vector<std::string_view> objects;
   bool uses_config = false, uses_evaluation = false;
@@ -210,28 +211,34 @@ struct Run {
   }
 };
 
-bool mentions(const std::string& code, const std::string& pointer) {
-  for (std::size_t i = code.find(pointer); i != std::string::npos; i = code.find(pointer, i + 1)) {
-    const std::size_t end = i + pointer.size();
-    if (end == code.size() || (!is_letter(code[end]) && code[end] != '.')) return true;
-  }
-  return false;
+bool mentions(const Call& call, const Pointer& pointer) {
+  const auto is_in = [&](const std::vector<Code>& list) {
+    return std::any_of(list.begin(), list.end(), [&](const Code& code) {
+      return std::any_of(code.pieces().begin(), code.pieces().end(), [&](const Code::Piece& piece) {
+        const Pointer* other = std::get_if<Pointer>(&piece);
+        return other != nullptr && *other == pointer;
+      });
+    });
+  };
+  return is_in(call.before) || is_in(call.arguments) || is_in(call.after);
 }
 
 /// What a function may be told of a pointer that is not its block's.
-struct Pointer {
+struct Pointee {
   std::string element;  ///< "f32"
   std::string type;     ///< "f32[64,8,8,24]"
 };
 
-std::unordered_map<std::string, Pointer> pointers_of(const WrittenGraph& g) {
-  std::unordered_map<std::string, Pointer> known;
+std::map<Pointer, Pointee> pointees_of(const WrittenGraph& g) {
+  std::map<Pointer, Pointee> known;
   for (std::size_t v = 0; v < g.graph.values.size(); ++v) {
     const auto id = static_cast<ir::ValueId>(v);
     const Home home = g.plan.placements[v].home;
     if (home == Home::alias || home == Home::hyper) continue;
     const ir::TensorType& type = g.graph.type(id);
-    known.emplace(g.values.expression(id), Pointer{std::string(element_type(type.dtype)), type.to_string()});
+    const Code code = g.values.code(id);
+    if (const Pointer* pointer = std::get_if<Pointer>(&code.pieces().front()))
+      known.emplace(*pointer, Pointee{std::string(element_type(type.dtype)), type.to_string()});
   }
   return known;
 }
@@ -241,7 +248,7 @@ class Sharer {
  public:
   /// `blocks`: identifiers of modules, by path. `taken`: what no function may be called.
   Sharer(const WrittenGraph& graph, const Blocks& blocks, const std::unordered_set<std::string>& taken)
-      : blocks_(blocks), taken_(taken), pointers_(pointers_of(graph)) {
+      : blocks_(blocks), taken_(taken), pointees_(pointees_of(graph)) {
     for (const ir::ModuleInfo& m : graph.graph.modules) classes_.emplace(m.path, m.class_name);
   }
 
@@ -308,18 +315,20 @@ class Sharer {
   }
 
   void rewrite(Run& run, const std::vector<Call>& calls) {
-    std::unordered_set<std::string> written;
+    std::set<Pointer> written;
     for (std::size_t i = run.begin; i < run.end; ++i) {
       written.insert(calls[i].written.begin(), calls[i].written.end());
-      written.insert(calls[i].workspace);
+      if (calls[i].workspace) written.insert(*calls[i].workspace);
     }
     std::set<std::string_view> used;
     for (std::size_t i = run.begin; i < run.end; ++i) {
       Call call = calls[i];
-      call.code = rewritten(run, call.code, written, used);
+      for (std::vector<Code>* list : {&call.before, &call.arguments, &call.after})
+        for (Code& code : *list)
+          for (Code::Piece& piece : code.pieces()) rewrite(run, piece, written, used);
       // Scratch memory that is called after another module is given as pointers are.
-      const std::string own = "buf." + run.block + ".";
-      call.workspace = call.workspace.starts_with(own) ? "buf." + call.workspace.substr(own.size()) : std::string();
+      if (call.workspace && call.workspace->block != run.block) call.workspace.reset();
+      if (call.workspace) call.workspace->block.clear();
       call.modules.clear();
       for (const std::string& m : calls[i].modules)
         if (ir::is_within(m, run.module) && m != run.module) call.modules.push_back(m.substr(run.module.size() + 1));
@@ -329,61 +338,37 @@ class Sharer {
       if (used.count(object)) run.objects.push_back(object);
   }
 
-  std::string rewritten(Run& run, const std::string& code, const std::unordered_set<std::string>& written,
-                        std::set<std::string_view>& used) {
-    std::string text;
-    const std::string config = "config::" + run.block + "::", evaluation = "config::evaluation::" + run.block + "::";
-    for (std::size_t i = 0; i < code.size();) {
-      if (code[i] == '"') {  // a string, as it is
-        std::size_t end = i + 1;
-        while (end < code.size() && code[end] != '"') end += code[end] == '\\' ? 2 : 1;
-        text += code.substr(i, end + 1 - i);
-        i = end + 1;
-        continue;
-      }
-      if (!is_letter(code[i])) {
-        text += code[i++];
-        continue;
-      }
-      for (const std::string* prefix : {&config, &evaluation})
-        if (code.compare(i, prefix->size(), *prefix) == 0) {
-          text += "Config::";
-          i += prefix->size();
-          run.uses_config = true;
-          run.uses_evaluation = run.uses_evaluation || prefix == &evaluation;
-          break;
-        }
-      std::size_t end = i;
-      while (end < code.size() && (is_letter(code[end]) || code[end] == '.')) ++end;
-      const std::string word = code.substr(i, end - i);
-      i = end;
-      const std::size_t dot = word.find('.');
-      const auto object = std::find(kObjects.begin(), kObjects.end(), word.substr(0, dot));
-      if (dot == std::string::npos || object == kObjects.end()) {
-        text += word;
-        continue;
-      }
-      if (word.compare(dot + 1, run.block.size() + 1, run.block + ".") == 0) {
-        used.insert(*object);
-        text += word.substr(0, dot + 1) + word.substr(dot + 2 + run.block.size());
-        continue;
-      }
-      text += argument(run, word, written.count(word) != 0);
+  /// What a piece is in the function: a member of the block without its name, what is not the block's as an argument.
+  void rewrite(Run& run, Code::Piece& piece, const std::set<Pointer>& written, std::set<std::string_view>& used) {
+    if (const ConfigName* config = std::get_if<ConfigName>(&piece); config && config->block == run.block) {
+      run.uses_config = true;
+      run.uses_evaluation = run.uses_evaluation || config->is_evaluation;
+      piece = "Config::" + config->name;
+      return;
     }
-    return text;
+    Pointer* pointer = std::get_if<Pointer>(&piece);
+    if (pointer == nullptr) return;
+    const auto object = std::find(kObjects.begin(), kObjects.end(), pointer->object);
+    if (object == kObjects.end()) return;
+    if (pointer->block == run.block) {
+      used.insert(*object);
+      pointer->block.clear();
+    } else {
+      piece = argument(run, *pointer, written.count(*pointer) != 0);
+    }
   }
 
-  std::string argument(Run& run, const std::string& pointer, bool is_written) {
+  std::string argument(Run& run, const Pointer& pointer, bool is_written) {
     const auto known = std::find(run.given.begin(), run.given.end(), pointer);
     if (known != run.given.end()) return run.names[static_cast<std::size_t>(known - run.given.begin())];
-    std::unordered_map<std::string, std::string>& names = arguments_[run.block];
+    std::map<Pointer, std::string>& names = arguments_[run.block];
     auto own = names.find(pointer);
     if (own == names.end()) {
-      const std::string base = is_written                             ? "y"
-                               : pointer.compare(0, 6, "param.") == 0 ? "weight"
-                               : suffix_.empty()                      ? "x"
-                               : written_.count(pointer)              ? "gradient"
-                                                                      : "other";
+      const std::string base = is_written                  ? "y"
+                               : pointer.object == "param" ? "weight"
+                               : suffix_.empty()           ? "x"
+                               : written_.count(pointer)   ? "gradient"
+                                                           : "other";
       const auto is_taken = [&](const std::string& name) {
         return std::any_of(names.begin(), names.end(), [&](const auto& entry) { return entry.second == name; });
       };
@@ -391,8 +376,8 @@ class Sharer {
       for (int n = 2; is_taken(name); ++n) name = fmt::format("{}_{}", base, n);
       own = names.emplace(pointer, name).first;
     }
-    const auto about = pointers_.find(pointer);
-    const std::string element = about == pointers_.end() ? "u8" : about->second.element;
+    const auto about = pointees_.find(pointer);
+    const std::string element = about == pointees_.end() ? "u8" : about->second.element;
     run.given.push_back(pointer);
     run.names.push_back(own->second);
     run.types.push_back((is_written ? "" : "const ") + element + "*");
@@ -401,17 +386,17 @@ class Sharer {
 
   /// "f32[64,8,8,24] -> f32[64,4,4,32]": what goes in, and what others read of it.
   std::string types_of(const Run& run, const std::vector<Call>& calls) const {
-    const auto type_of = [&](const std::string& pointer) {
-      const auto about = pointers_.find(pointer);
-      return about == pointers_.end() ? std::string() : about->second.type;
+    const auto type_of = [&](const Pointer& pointer) {
+      const auto about = pointees_.find(pointer);
+      return about == pointees_.end() ? std::string() : about->second.type;
     };
     std::string from, to;
     for (std::size_t i = 0; from.empty() && i < run.given.size(); ++i)
       if (run.types[i].compare(0, 6, "const ") == 0) from = type_of(run.given[i]);
     for (std::size_t i = run.end; to.empty() && i-- > run.begin;)
-      for (const std::string& pointer : calls[i].written)
+      for (const Pointer& pointer : calls[i].written)
         for (std::size_t k = run.end; to.empty() && k < calls.size(); ++k)
-          if (pointer.compare(0, 4, "buf.") == 0 && mentions(calls[k].code, pointer)) to = type_of(pointer);
+          if (pointer.object == "buf" && mentions(calls[k], pointer)) to = type_of(pointer);
     return from.empty() || to.empty() ? from + to : from + " -> " + to;
   }
 
@@ -437,40 +422,39 @@ class Sharer {
         f.calls[i].*text = !differ ? texts.front() : text == &Call::location ? std::string() : merged(texts);
       }
       const auto with =
-          std::find_if(group.begin(), group.end(), [&](const Run* run) { return !run->calls[i].workspace.empty(); });
+          std::find_if(group.begin(), group.end(), [&](const Run* run) { return run->calls[i].workspace.has_value(); });
       if (with == group.end()) continue;
       const Call& scratch = (*with)->calls[i];
-      f.calls[i].code = scratch.code;
+      f.calls[i].arguments = scratch.arguments;
       for (const Run* run : group)
-        if (run->calls[i].workspace.empty())
-          f.unneeded.push_back(run->block + scratch.workspace.substr(std::string_view("buf").size()));
+        if (!run->calls[i].workspace) f.unneeded.push_back(run->block + "." + scratch.workspace->name);
     }
     return f;
   }
 
   Call call_of(const Run& run, const BlockFunction& f, const std::vector<Call>& calls) const {
-    std::vector<std::string> values;
-    for (const std::string_view object : run.objects) values.push_back(fmt::format("{}.{}", object, run.block));
-    values.insert(values.end(), run.given.begin(), run.given.end());
     Call call;
+    for (const std::string_view object : run.objects)
+      call.arguments.emplace_back(fmt::format("{}.{}", object, run.block));
+    call.arguments.insert(call.arguments.end(), run.given.begin(), run.given.end());
     call.modules = {run.module};
     call.description = fmt::format("{}: {}", run.module, classes_.at(run.module));
     call.kernel_calls = f.calls.size();
     call.types = types_of(run, calls);
     const std::string config = (run.uses_evaluation ? "<config::evaluation::" : "<config::") + run.block + ">";
-    call.code = f.name + (run.uses_config ? config : std::string()) + "(" + join(values) + ");";
+    call.function = f.name + (run.uses_config ? config : std::string());
     return call;
   }
 
   const Blocks& blocks_;
   const std::unordered_set<std::string>& taken_;
-  const std::unordered_map<std::string, Pointer> pointers_;
+  const std::map<Pointer, Pointee> pointees_;
   std::unordered_map<std::string, std::string> classes_;  ///< by module
   std::string suffix_;
-  std::unordered_set<std::string> written_;  ///< in this phase
-  std::unordered_set<std::string> used_;     ///< names of functions
+  std::set<Pointer> written_;             ///< in this phase
+  std::unordered_set<std::string> used_;  ///< names of functions
   /// What pointers that are given are called inside, by block.
-  std::unordered_map<std::string, std::unordered_map<std::string, std::string>> arguments_;
+  std::unordered_map<std::string, std::map<Pointer, std::string>> arguments_;
   std::vector<BlockFunction> functions_;
 };
 

@@ -77,6 +77,12 @@ std::map<std::string, std::string> defaults_of(const std::string& type, const st
 /// Of a weight: less is not worth a line.
 constexpr std::int64_t kReleasedBytes = std::int64_t{1} << 20;
 
+/// Of a config.
+struct Declaration {
+  std::string text;
+  bool is_wrapped;  ///< more than one line
+};
+
 class Writer {
  public:
   Writer(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style,
@@ -156,7 +162,7 @@ class Writer {
   }
 
   /// Adds the config and returns how the call names it.
-  std::string config(const Step& step, const std::string& file) {
+  Code config(const Step& step, const std::string& file) {
     if (node(step).op->rule == nullptr)
       return config(step, step.call, file, step.call.config_type.empty() ? file + "_config" : step.call.config_type);
     // Of an update, what its options use.
@@ -172,7 +178,7 @@ class Writer {
     return config(step, call, "update", text.config_type);
   }
 
-  std::string config(const Step& step, const ir::KernelCall& call, const std::string& file, const std::string& type) {
+  Code config(const Step& step, const ir::KernelCall& call, const std::string& file, const std::string& type) {
     const std::string& name = config_names_[owner(step)];
     std::vector<std::string> fields;
     bool symbolic = false;
@@ -194,10 +200,11 @@ class Writer {
       parameters.push_back("std::int64_t " + s.identifier);
       arguments.push_back("size." + s.identifier);
     }
-    return add_config(place, declaration("static constexpr " + type + " " + place.name + "(" + join(parameters) +
-                                             ") { return {",
-                                         fields, "}; }")) +
-           "(" + join(arguments) + ")";
+    Code code = add_config(
+        place, declaration("static constexpr " + type + " " + place.name + "(" + join(parameters) + ") { return {",
+                           fields, "}; }"));
+    code += "(" + join(arguments) + ")";
+    return code;
   }
 
   /// The name of a config. What a layer computes backward may have the same as forward, by a name that goes on: then
@@ -212,15 +219,14 @@ class Writer {
   }
 
   /// Adds a line to configs.h and returns how calls say its name.
-  std::string add_config(const Nesting::Place& place, std::string text) {
-    BlockLine config{place.block, std::move(text), place.name};
+  ConfigName add_config(const Nesting::Place& place, Declaration declared) {
+    BlockLine config{place.block, std::move(declared.text), place.name, declared.is_wrapped};
     const bool is_shared = shared_.count(config) != 0;
     // The updates of one optimizer's parameters share its config.
     if (!is_shared && written_.insert(config).second) out_.configs.push_back(std::move(config));
     // The struct of an evaluation's block has what the training's has as well.
     const bool of_evaluation = beside_training_ && !(is_shared && place.block.empty());
-    return (of_evaluation ? "config::evaluation::" : "config::") +
-           (place.block.empty() ? place.name : place.block + "::" + place.name);
+    return {of_evaluation, place.block, place.name};
   }
 
   /// An evaluation's blocks whose configs are all the training's have no struct of their own.
@@ -228,21 +234,20 @@ class Writer {
     std::set<std::string> own, of_training;
     for (const BlockLine& c : out_.configs) own.insert(c.block);
     for (const BlockLine& c : shared_) of_training.insert(c.block);
-    static constexpr std::string_view kOwn = "config::evaluation::", kShared = "config::";
     for (auto& [phase, list] : out_.phases)
       for (Call& call : list)
-        for (std::size_t i = call.code.find(kOwn); i != std::string::npos; i = call.code.find(kOwn, i + 1)) {
-          const std::size_t begin = i + kOwn.size();
-          const std::string block = call.code.substr(begin, call.code.find_first_of(":,()", begin) - begin);
-          if (of_training.count(block) && !own.count(block)) call.code.replace(i, kOwn.size(), kShared);
-        }
+        for (Code& argument : call.arguments)
+          for (Code::Piece& piece : argument.pieces())
+            if (ConfigName* config = std::get_if<ConfigName>(&piece))
+              if (!config->block.empty() && of_training.count(config->block) && !own.count(config->block))
+                config->is_evaluation = false;
   }
 
   /// On one line, or as few as the fields fill: clang-format would give each field a line.
-  static std::string declaration(const std::string& head, const std::vector<std::string>& fields,
+  static Declaration declaration(const std::string& head, const std::vector<std::string>& fields,
                                  const std::string& tail) {
     constexpr std::size_t kWidth = 140;
-    if (std::string line = head + join(fields) + tail; line.size() <= kWidth) return line;
+    if (std::string line = head + join(fields) + tail; line.size() <= kWidth) return {std::move(line), false};
     std::string text = head, line = "   ";
     for (std::size_t i = 0; i < fields.size(); ++i) {
       const std::string item = " " + fields[i] + (i + 1 < fields.size() ? "," : tail);
@@ -252,7 +257,7 @@ class Writer {
       }
       line += item;
     }
-    return text + "\n" + line;
+    return {text + "\n" + line, true};
   }
 
   static bool mentions(const ir::KernelCall& call, const std::string& symbol) {
@@ -269,17 +274,20 @@ class Writer {
   }
 
   /// An array of the pointers of one variadic input. `each`: what stands for one where it is a list of all parameters.
-  std::string pointers(const ir::Argument& argument, const ir::InputSpec& spec, const std::string& each) const {
-    std::vector<std::string> items;
+  std::vector<Code> pointers(const ir::Argument& argument, const ir::InputSpec& spec, const std::string& each) const {
+    std::vector<Code> items;
     ir::DType dtype = ir::DType::f32;
     for (const ir::ValueId v : argument.values) {
-      items.push_back(values_.expression(v));
+      items.push_back(values_.code(v));
       if (v != ir::kNone) dtype = graph_.type(v).dtype;
     }
     const std::string declaration =
         fmt::format("{}{}* const {}", spec.mutated() ? "" : "const ", element_type(dtype), spec.name);
     if (!each.empty()) return list_of_parameters(declaration, each);
-    return fmt::format("  {}[] = {{{}}};\n", declaration, join(items));
+    Code line = declaration + "[] = {";
+    line += join(items);
+    line += "};";
+    return {std::move(line)};
   }
 
   static bool is_variadic(const ir::OpDef& op) {
@@ -287,7 +295,7 @@ class Writer {
   }
 
   /// They are shapes and stand where those are, but for symbolic ones.
-  std::string sizes(const ir::Argument& argument, const Step& step, std::string& lines) {
+  Code sizes(const ir::Argument& argument, const Step& step, std::vector<Code>& before) {
     std::vector<std::string> items;
     bool symbolic = false;
     for (const Dim& size : ir::sizes_of(graph_, step.call, argument)) {
@@ -299,7 +307,7 @@ class Writer {
       const std::string fixed = place.block.empty() ? "constexpr " : "static constexpr ";
       return add_config(place, declaration(fixed + "std::int64_t " + place.name + "[] = {", items, "};"));
     }
-    lines += fmt::format("  const std::int64_t sizes[] = {{{}}};\n", join(items));
+    before.emplace_back("const std::int64_t sizes[] = {" + join(items) + "};");
     return "sizes";
   }
 
@@ -311,11 +319,12 @@ class Writer {
     std::string pattern;
     for (std::size_t i = 0; i < list.size(); ++i) {
       if (list[i] == ir::kNone) return {};
-      const std::string text = values_.expression(list[i]), own = values_.member(parameters[i]);
-      const std::size_t dot = text.find('.');
-      if (dot == std::string::npos || text.compare(dot + 1, own.size(), own) != 0) return {};
-      const std::string suffix = text.substr(dot + 1 + own.size());
-      const std::string one = text.substr(0, dot + 1) + "name" + (suffix.empty() ? "" : "##" + suffix);
+      const Code code = values_.code(list[i]);
+      const Pointer* pointer = std::get_if<Pointer>(&code.pieces().front());
+      const Nesting::Place own = values_.place(parameters[i]);
+      if (pointer == nullptr || pointer->block != own.block || !pointer->name.starts_with(own.name)) return {};
+      const std::string suffix = pointer->name.substr(own.name.size());
+      const std::string one = pointer->object + ".name" + (suffix.empty() ? "" : "##" + suffix);
       if (!pattern.empty() && one != pattern) return {};
       pattern = one;
     }
@@ -341,16 +350,20 @@ class Writer {
   }
 
   /// "f32* const params[] = {" and a line for each parameter, which the compiler reads in params.h.
-  static std::string list_of_parameters(const std::string& declaration, const std::string& each) {
-    return fmt::format("  {}[] = {{\n#define GRAVEN_PARAM(name, dtype, path, ...) {},\n#include \"params.h\"\n  }};\n",
-                       declaration, each);
+  static std::vector<Code> list_of_parameters(const std::string& declaration, const std::string& each) {
+    return {declaration + "[] = {", "#define GRAVEN_PARAM(name, dtype, path, ...) " + each + ",",
+            "#include \"params.h\"", "};"};
   }
 
-  /// One argument's text, empty where it is left out; `lines` are what stands before the call.
-  std::string text_of(const ir::Argument& argument, const Step& step, const Call& call, std::string& lines) {
+  /// One argument, nothing where it is left out. Arrays that it needs stand before the call.
+  std::optional<Code> code_of(const ir::Argument& argument, const Step& step, Call& call) {
     using Kind = ir::Argument::Kind;
+    const auto add = [&](std::vector<Code> lines) {
+      std::move(lines.begin(), lines.end(), std::back_inserter(call.before));
+    };
     switch (argument.kind) {
       case Kind::threads:
+        if (style_.first_argument.empty()) return std::nullopt;
         return style_.first_argument;
       case Kind::config:
         return config(step, file_of(step.call));
@@ -362,26 +375,32 @@ class Writer {
         [[fallthrough]];
       case Kind::output:
       case Kind::input:
-        return values_.expression(argument.value());
+        return values_.code(argument.value());
       case Kind::list: {
         if (is_absent(argument.values)) return "nullptr";
         const ir::InputSpec& spec = node(step).op->inputs[argument.index];
-        lines += pointers(argument, spec, is_of_all_parameters(step) ? of_each_parameter(argument.values) : "");
+        add(pointers(argument, spec, is_of_all_parameters(step) ? of_each_parameter(argument.values) : ""));
         return std::string(spec.name);
       }
       case Kind::sizes:
-        if (!is_of_all_parameters(step)) return sizes(argument, step, lines);
-        lines += list_of_parameters("static constexpr std::int64_t sizes", "numel({__VA_ARGS__})");
+        if (!is_of_all_parameters(step)) return sizes(argument, step, call.before);
+        add(list_of_parameters("static constexpr std::int64_t sizes", "numel({__VA_ARGS__})"));
         return "sizes";
       case Kind::workspace:
-        return "buf." + values_.workspace(step);
+        return workspace_of(step);
       case Kind::where:
         break;
     }
-    if (!style_.says_where) return {};
+    if (!style_.says_where) return std::nullopt;
     const std::string owner = call.owner(),
                       where = owner + (owner.empty() || call.location.empty() ? "" : ", ") + call.location;
-    return where.empty() ? where : string_literal(where);
+    if (where.empty()) return std::nullopt;
+    return string_literal(where);
+  }
+
+  Pointer workspace_of(const Step& step) const {
+    Nesting::Place place = values_.workspace_place(step);
+    return {"buf", std::move(place.block), std::move(place.name)};
   }
 
   static const std::string& file_of(const ir::KernelCall& call) { return call.file.empty() ? call.name : call.file; }
@@ -413,34 +432,31 @@ class Writer {
     Call call;
     call.modules = ir::modules_of(n.origins);
     call.location = ir::place_of(n.origins);
-    std::vector<std::string> arguments;
-    std::string lines;
     for (const ir::Argument& argument : ir::arguments_of(n, step.call, style_.numbers_by_value))
-      if (std::string text = text_of(argument, step, call, lines); !text.empty()) arguments.push_back(std::move(text));
-
-    std::string code = step.call.reference ? "reference::" + step.call.name : step.call.name;
-    if (!template_arguments.empty()) code += "<" + join(template_arguments) + ">";
-    code += "(" + join(arguments) + ");";
-    if (!lines.empty()) code = "{\n" + lines + "  " + code + "\n}";
+      if (std::optional<Code> code = code_of(argument, step, call)) call.arguments.push_back(std::move(*code));
+    call.function = step.call.reference ? "reference::" + step.call.name : step.call.name;
+    if (!template_arguments.empty()) call.function += "<" + join(template_arguments) + ">";
     call.headers = {step.call.reference ? "kernels/reference/" + file + ".h"
                                         : "kernels/" + style_.kernel_folder + "/" + file + style_.kernel_extension};
     for (const ir::ValueId v : step.last_reads) {
       if (style_.release.empty() || byte_count(graph_.type(v)) < kReleasedBytes || !values_.is_in_weights_block(v))
         continue;
       const std::string count = values_.dimension(graph_.type(v).shape.numel());
-      code += "\n" + fmt::format(fmt::runtime(style_.release), fmt::arg("data", values_.expression(v)),
-                                 fmt::arg("count", count));
+      call.after.push_back(filled_in(style_.release, {{"data", values_.code(v)}, {"count", count}}));
       call.headers.insert(style_.release_header);
     }
     out_.headers.insert(call.headers.begin(), call.headers.end());
     call.uses_functor = uses_functor;
 
-    for (const ir::ValueId v : n.outputs) call.written.insert(values_.expression(v));
-    for (const ir::ValueId v : ir::written_by(n)) call.written.insert(values_.expression(v));
-    if (step.workspace >= 0) call.workspace = "buf." + values_.workspace(step);
+    const auto writes = [&](ir::ValueId v) {
+      const Code code = values_.code(v);
+      if (const Pointer* pointer = std::get_if<Pointer>(&code.pieces().front())) call.written.insert(*pointer);
+    };
+    for (const ir::ValueId v : n.outputs) writes(v);
+    for (const ir::ValueId v : ir::written_by(n)) writes(v);
+    if (step.workspace >= 0) call.workspace = workspace_of(step);
     call.description = describe_node(graph_, n);
     call.types = types(step);
-    call.code = std::move(code);
     out_.phases[n.phase].push_back(std::move(call));
   }
 
@@ -493,8 +509,9 @@ class Writer {
       Call call;
       call.description = "copy";
       call.types = type.to_string();
-      call.code = fmt::format(fmt::runtime(style_.copy), fmt::arg("to", "out." + values_.output(i)),
-                              fmt::arg("from", values_.expression(r)), fmt::arg("bytes", bytes));
+      call.is_copy = true;
+      call.after.push_back(filled_in(
+          style_.copy, {{"to", Pointer{"out", {}, values_.output(i)}}, {"from", values_.code(r)}, {"bytes", bytes}}));
       out_.phases[ir::Phase::forward].push_back(std::move(call));
     }
   }
@@ -514,6 +531,22 @@ class Writer {
 };
 
 }  // namespace
+
+std::vector<std::string> Call::lines() const {
+  std::vector<std::string> list;
+  const auto add = [&](const std::vector<Code>& code, const char* indent) {
+    for (const Code& line : code) {
+      std::string text = line.text();
+      list.push_back(text.front() == '#' ? std::move(text) : indent + text);
+    }
+  };
+  if (!before.empty()) list.emplace_back("{");
+  add(before, "  ");
+  if (!function.empty()) list.push_back((before.empty() ? "" : "  ") + function + "(" + join(arguments).text() + ");");
+  if (!before.empty()) list.emplace_back("}");
+  add(after, "");
+  return list;
+}
 
 std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
   const ir::Attributes& a = node.attributes;

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "codegen/emit/code.h"
 #include "codegen/emit/functor.h"
 #include "codegen/emit/values.h"
 #include "codegen/plan/plan.h"
@@ -20,21 +22,28 @@ struct Call {
   std::string description;           ///< "linear + bias + relu"
   std::string types;                 ///< "f32[64,784] -> f32[64,256]"
   std::string location;              ///< "mlp.cpp:8"
-  std::string code;                  ///< statements, without indentation
-  std::set<std::string> headers;     ///< "kernels/cpu/linear.h"; none for a copy
+  std::vector<Code> before;          ///< lines of arrays that it is given
+  std::string function;              ///< "linear<relu>"; empty: it is what stands in `after`
+  std::vector<Code> arguments;
+  std::vector<Code> after;           ///< statements
+  std::set<std::string> headers;     ///< "kernels/cpu/linear.h"
+  bool is_copy = false;              ///< of a result, by no kernel
   bool uses_functor = false;         ///< of functors.h
-  std::set<std::string> written;     ///< the pointers that it writes through: "buf.hidden_linear"
-  std::string workspace;             ///< its last argument, where it has scratch memory
+  std::set<Pointer> written;         ///< what it writes through
+  std::optional<Pointer> workspace;  ///< the argument that is scratch memory
   std::size_t kernel_calls = 1;      ///< more than one: it is a call of a block's function
 
   bool is_block() const { return kernel_calls > 1; }
+  /// Statements, without indentation.
+  std::vector<std::string> lines() const;
   std::string owner() const { return modules.empty() ? std::string() : modules.front(); }
 };
 
 /// A line of a file, and the block of the network that it belongs to; empty: to none.
 struct BlockLine {
   std::string block, text;
-  std::string name = {};  ///< of a config
+  std::string name = {};    ///< of a config
+  bool is_wrapped = false;  ///< more than one line
   friend auto operator<=>(const BlockLine&, const BlockLine&) = default;
 };
 

@@ -750,8 +750,7 @@ class Builder {
     d["configs"] = lines_by_block(calls.configs, head, tail);
     d["evaluation_configs"] = lines_by_block(evaluation.configs, added, tail);
     const auto is_wrapped = [](const std::vector<BlockLine>& configs) {
-      return std::any_of(configs.begin(), configs.end(),
-                         [](const BlockLine& c) { return c.text.find('\n') != std::string::npos; });
+      return std::any_of(configs.begin(), configs.end(), [](const BlockLine& c) { return c.is_wrapped; });
     };
     d["wrapped_configs"] = is_wrapped(calls.configs) || is_wrapped(evaluation.configs);
     d["functors"] = json::array();
@@ -847,7 +846,7 @@ class Builder {
   }
 
   static json file_data(bool is_main, const std::vector<std::string>& headers) {
-    return {{"is_main", is_main}, {"headers", headers}, {"functions", json::array()}, {"uses_copy", false}};
+    return {{"is_main", is_main}, {"headers", headers}, {"functions", json::array()}, {"copy_header", ""}};
   }
 
   /// What a file of calls includes: of the project, then of the kernels.
@@ -879,12 +878,11 @@ class Builder {
                   {"title", title}, {"parts", json::array()}, {"groups", json::array()}};
     const auto copies = [&](std::size_t begin, std::size_t end) {
       return std::any_of(list.begin() + static_cast<std::ptrdiff_t>(begin),
-                         list.begin() + static_cast<std::ptrdiff_t>(end),
-                         [](const Call& c) { return c.code.find("std::memcpy") != std::string::npos; });
+                         list.begin() + static_cast<std::ptrdiff_t>(end), [](const Call& c) { return c.is_copy; });
     };
     if (!split) {
       function["groups"] = groups(list, 0, list.size());
-      if (copies(0, list.size())) main.data["uses_copy"] = true;
+      if (copies(0, list.size())) main.data["copy_header"] = style_.calls.copy_header;
     } else {
       for (std::size_t begin = 0, part = 1; begin < list.size(); begin += kCallsPerFile, ++part) {
         const std::size_t end = std::min(list.size(), begin + kCallsPerFile);
@@ -900,7 +898,7 @@ class Builder {
         ModelFile file{fmt::format("{}_{}{}", file_stem, part_name, style_.model_extension), {}};
         file.data = file_data(false, used_headers(list, begin, end));
         file.data["functions"].push_back(std::move(piece));
-        file.data["uses_copy"] = copies(begin, end);
+        if (copies(begin, end)) file.data["copy_header"] = style_.calls.copy_header;
         others.push_back(std::move(file));
       }
     }
@@ -940,7 +938,7 @@ class Builder {
       json group{{"calls", json::array()}};
       if (list[i].is_block()) {  // one after the other, each a line or two
         for (; i < end && list[i].is_block(); ++i)
-          group["calls"].push_back({{"comment", call_comment(list[i])}, {"lines", json::array({list[i].code})}});
+          group["calls"].push_back({{"comment", call_comment(list[i])}, {"lines", list[i].lines()}});
         group["banner"] = "";
         result.push_back(std::move(group));
         continue;
@@ -952,14 +950,7 @@ class Builder {
           const bool encloses = owner != m && ir::is_within(owner, m);
           if (!encloses && std::find(modules.begin(), modules.end(), m) == modules.end()) modules.push_back(m);
         }
-        json lines = json::array();
-        std::size_t at = 0;
-        while (at <= list[i].code.size()) {
-          const std::size_t stop = std::min(list[i].code.find('\n', at), list[i].code.size());
-          lines.push_back(list[i].code.substr(at, stop - at));
-          at = stop + 1;
-        }
-        group["calls"].push_back({{"comment", call_comment(list[i])}, {"lines", lines}});
+        group["calls"].push_back({{"comment", call_comment(list[i])}, {"lines", list[i].lines()}});
       }
       if (modules.size() > kModulesPerBanner) {
         // A block's modules by the block; what has no more in common than the network, by the first of them.

@@ -225,7 +225,7 @@ bool ValueNames::is_in_weights_block(ir::ValueId value) const {
   return home == Home::parameter || home == Home::prepared || (home == Home::constant && is_stored_[at(v)]);
 }
 
-std::string ValueNames::member(ir::ValueId value) const {
+Nesting::Place ValueNames::place(ir::ValueId value) const {
   const ir::ValueId v = codegen::root(plan_, value);
   const std::string& name = graph_.value(v).name;
   const Placement& p = plan_.placements[at(v)];
@@ -233,9 +233,9 @@ std::string ValueNames::member(ir::ValueId value) const {
     case Home::arena:
       return nested(names_[kArena][name]);
     case Home::input:
-      return names_[kParametersOfCalls][name];
+      return {{}, names_[kParametersOfCalls][name]};
     case Home::output:
-      return outputs_[at(p.buffer)];
+      return {{}, outputs_[at(p.buffer)]};
     case Home::parameter:
       return nested(names_[kParameters][name]);
     case Home::gradient:
@@ -245,7 +245,7 @@ std::string ValueNames::member(ir::ValueId value) const {
     case Home::prepared:
       return nested(names_[kPrepared][name]);
     case Home::constant:
-      return is_stored_[at(v)] ? nested(names_[kParameters][name]) : names_[kConstants][name];
+      return is_stored_[at(v)] ? nested(names_[kParameters][name]) : Nesting::Place{{}, names_[kConstants][name]};
     case Home::hyper:
     case Home::alias:
       break;
@@ -254,29 +254,33 @@ std::string ValueNames::member(ir::ValueId value) const {
   return {};
 }
 
-std::string ValueNames::expression(ir::ValueId value) const {
+Code ValueNames::code(ir::ValueId value) const {
   if (value == ir::kNone) return "nullptr";
   const ir::ValueId v = codegen::root(plan_, value);
   const Placement& p = plan_.placements[at(v)];
+  const auto pointer = [&](const char* object) {
+    Nesting::Place own = place(v);
+    return Pointer{object, std::move(own.block), std::move(own.name)};
+  };
   switch (p.home) {
     case Home::arena:
-      return p.buffer < 0 ? std::string("nullptr") : fmt::format("buf.{}", member(v));
+      return p.buffer < 0 ? Code("nullptr") : pointer("buf");
     case Home::input:
-      return "in." + member(v);
+      return pointer("in");
     case Home::output:
-      return "out." + member(v);
+      return pointer("out");
     case Home::parameter:
-      return "param." + member(v);
+      return pointer("param");
     case Home::gradient:
-      return "grad." + member(v);
+      return pointer("grad");
     case Home::state:
-      return "state." + member(v);
+      return pointer("state");
     case Home::prepared:
-      return "prepared." + member(v);
+      return pointer("prepared");
     case Home::constant:
-      return (is_stored_[at(v)] ? "param." : "constant::") + member(v);
+      return is_stored_[at(v)] ? Code(pointer("param")) : Code("constant::" + member(v));
     case Home::hyper:
-      return fmt::format("&{}", hyper(v));
+      return "&" + hyper(v);
     case Home::alias:
       break;
   }
@@ -285,9 +289,9 @@ std::string ValueNames::expression(ir::ValueId value) const {
 }
 
 std::string ValueNames::expression_in(std::string_view object, ir::ValueId value) const {
-  const std::string name = expression(value);
-  const bool member = name.substr(0, 10) != "constant::" && name != "nullptr";
-  return member ? fmt::format("{}{}", object, name) : name;
+  const Code own = code(value);
+  const bool is_member = std::holds_alternative<Pointer>(own.pieces().front());
+  return (is_member ? std::string(object) : std::string()) + own.text();
 }
 
 std::string ValueNames::writable_expression_in(std::string_view object, ir::ValueId value) const {
@@ -298,7 +302,7 @@ std::string ValueNames::writable_expression_in(std::string_view object, ir::Valu
   return is_const ? fmt::format("const_cast<{}*>({})", element_type(graph_.type(v).dtype), name) : name;
 }
 
-std::string ValueNames::workspace(const Step& step) const {
+Nesting::Place ValueNames::workspace_place(const Step& step) const {
   return nested(names_[kArena][plan_.buffers[at(step.workspace)].name]);
 }
 

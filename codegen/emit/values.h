@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen/emit/code.h"
 #include "codegen/emit/names.h"
 #include "codegen/plan/plan.h"
 #include "ir/graph.h"
@@ -40,15 +41,18 @@ class ValueNames {
   std::unordered_set<std::string> all_members() const;
 
   /// The pointer, as the calls write it; "nullptr" for kNone and for results that nobody reads.
-  std::string expression(ir::ValueId value) const;
+  std::string expression(ir::ValueId value) const { return code(value).text(); }
+  Code code(ir::ValueId value) const;
   /// The same, of a step's memory that is reached through `object` ("instance."): constants are not in it.
   std::string expression_in(std::string_view object, ir::ValueId value) const;
   /// The same, without the const of inputs and of constants in the code.
   std::string writable_expression_in(std::string_view object, ir::ValueId value) const;
   /// The member alone: "features_3.conv_0_weight" where it is nested.
-  std::string member(ir::ValueId value) const;
+  std::string member(ir::ValueId value) const { return place(value).dotted(); }
+  Nesting::Place place(ir::ValueId value) const;
   /// The member of a step's scratch memory.
-  std::string workspace(const Step& step) const;
+  std::string workspace(const Step& step) const { return workspace_place(step).dotted(); }
+  Nesting::Place workspace_place(const Step& step) const;
   /// A hyper-parameter as a number: "hyper.learning_rates[0]", "hyper.step".
   std::string hyper(ir::ValueId value) const;
   /// The member of the outputs' struct.
@@ -77,7 +81,9 @@ class ValueNames {
  private:
   void find_homes();
   void name_arena();
-  std::string nested(const std::string& member) const { return nesting_.empty() ? member : nesting_(member).dotted(); }
+  Nesting::Place nested(const std::string& member) const {
+    return nesting_.empty() ? Nesting::Place{{}, member} : nesting_(member);
+  }
 
   const ir::Graph& graph_;
   const Plan& plan_;

@@ -1,7 +1,7 @@
 @{ banner }@
 #include "program.h"
-{% if file.uses_copy %}
-#include <cstring>
+{% if file.copy_header != "" %}
+#include <@{ file.copy_header }@>
 {% endif %}
 {% for header in file.headers %}
 #include "@{ header }@"

@@ -21,6 +21,7 @@ Target make_cuda_target() {
                  .kernel_folder = "cuda",
                  .kernel_extension = ".cuh",
                  .copy = "copy_on_device(context, {to}, {from}, {bytes});",
+                 .copy_header = "",
                  .numbers_by_value = true,
                  .says_where = false};
   style.model_extension = ".cu";
