@@ -1,18 +1,18 @@
 #include "codegen/emit/calls.h"
-#include "codegen/emit/embedded.h"
-#include "codegen/emit/text.h"
-#include "codegen/emit/update.h"
-#include "codegen/plan/storage.h"
-#include "ir/call.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <iterator>
 #include <span>
 #include <unordered_set>
 
+#include "codegen/emit/config_defaults.h"
+#include "codegen/emit/text.h"
+#include "codegen/emit/update.h"
+#include "codegen/plan/storage.h"
 #include "ir/analysis.h"
+#include "ir/call.h"
 #include "ir/diagnostic.h"
 #include "ir/ops.h"
 
@@ -34,44 +34,6 @@ std::vector<ir::ScalarProgram> programs_of(const ir::Node& node, const ir::Kerne
   if (programs.empty() && runs_functor && node.op->elementwise())
     programs.push_back(program_of(*node.op, node.attributes, result));
   return programs;
-}
-
-/// What the fields of a config's struct are where nothing is said, as its header has it: "std::int64_t batch = 0,
-/// groups = 1;".
-std::map<std::string, std::string> defaults_of(const std::string& type, const std::string& file) {
-  std::map<std::string, std::string> defaults;
-  const EmbeddedFile* header = find_embedded("kernels/config/" + file + ".h");
-  if (header == nullptr) return defaults;
-  const std::string_view text = header->text;
-  const std::size_t begin = text.find("struct " + type + " {");
-  if (begin == std::string_view::npos) return defaults;
-  const auto is_blank = [](char c) { return c == ' ' || c == '\n'; };
-  std::string declarator;  // "std::int64_t batch = 0"
-  const auto finish = [&] {
-    if (const std::size_t equals = declarator.find('=');
-        equals != std::string::npos && declarator.find("static") == std::string::npos) {
-      std::size_t stop = equals, from = equals + 1;
-      while (stop > 0 && is_blank(declarator[stop - 1])) --stop;
-      std::size_t start = stop;
-      while (start > 0 && !is_blank(declarator[start - 1])) --start;
-      while (from < declarator.size() && is_blank(declarator[from])) ++from;
-      std::string value = declarator.substr(from);
-      // A number as it is printed: 1e-5 is 1e-05.
-      char* end = nullptr;
-      const double number = std::strtod(value.c_str(), &end);
-      if (*end == 0 && value.find_first_of(".e") != std::string::npos) value = number_text(number);
-      defaults[declarator.substr(start, stop - start)] = value;
-    }
-    declarator.clear();
-  };
-  for (std::size_t at = text.find('{', begin) + 1; at < text.size() && text[at] != '}'; ++at) {
-    if (text.compare(at, 2, "//") == 0) at = std::min(text.find('\n', at), text.size() - 1);
-    if (text[at] == ',' || text[at] == ';')
-      finish();
-    else
-      declarator += text[at];
-  }
-  return defaults;
 }
 
 /// Of a weight: less is not worth a line.
@@ -182,12 +144,11 @@ class Writer {
     const std::string& name = config_names_[owner(step)];
     std::vector<std::string> fields;
     bool symbolic = false;
-    auto known = defaults_.find(type);
-    if (known == defaults_.end()) known = defaults_.emplace(type, defaults_of(type, file)).first;
+    const std::map<std::string, std::string>& defaults = config_defaults(type);
     for (const auto& [key, value] : call.config) {
       const std::string text = field(value, symbolic);
-      const auto usual = known->second.find(key);
-      if (usual == known->second.end() || usual->second != text) fields.push_back("." + key + " = " + text);
+      const auto usual = defaults.find(key);
+      if (usual == defaults.end() || usual->second != text) fields.push_back("." + key + " = " + text);
     }
     out_.config_headers.insert("kernels/config/" + file + ".h");
     Nesting::Place place = values_.nesting()(name);
@@ -525,8 +486,6 @@ class Writer {
   std::unordered_set<std::string> shared_owners_;  // of more than one step with a variadic input
   bool beside_training_ = false;
   std::unordered_map<std::string, std::vector<std::string>> names_of_;  // of configs, by block and value
-  // By config struct: what its fields are unless said.
-  std::map<std::string, std::map<std::string, std::string>> defaults_;
   Names config_names_;
 };
 
