@@ -185,7 +185,7 @@ std::string merged(const std::vector<std::string>& texts) {
 std::string without_workspace(const Call& call) {
   Call other = call;
   std::erase_if(other.arguments, [&](const Code& argument) {
-    const Pointer* pointer = std::get_if<Pointer>(&argument.pieces().front());
+    const Pointer* pointer = argument.pointer();
     return pointer != nullptr && *pointer == call.workspace;
   });
   return join(other.lines(), "\n");
@@ -237,7 +237,7 @@ std::map<Pointer, Pointee> pointees_of(const WrittenGraph& g) {
     if (home == Home::alias || home == Home::hyper) continue;
     const ir::TensorType& type = g.graph.type(id);
     const Code code = g.values.code(id);
-    if (const Pointer* pointer = std::get_if<Pointer>(&code.pieces().front()))
+    if (const Pointer* pointer = code.pointer())
       known.emplace(*pointer, Pointee{std::string(element_type(type.dtype)), type.to_string()});
   }
   return known;

@@ -281,7 +281,7 @@ class Writer {
     for (std::size_t i = 0; i < list.size(); ++i) {
       if (list[i] == ir::kNone) return {};
       const Code code = values_.code(list[i]);
-      const Pointer* pointer = std::get_if<Pointer>(&code.pieces().front());
+      const Pointer* pointer = code.pointer();
       const Nesting::Place own = values_.place(parameters[i]);
       if (pointer == nullptr || pointer->block != own.block || !pointer->name.starts_with(own.name)) return {};
       const std::string suffix = pointer->name.substr(own.name.size());
@@ -411,7 +411,7 @@ class Writer {
 
     const auto writes = [&](ir::ValueId v) {
       const Code code = values_.code(v);
-      if (const Pointer* pointer = std::get_if<Pointer>(&code.pieces().front())) call.written.insert(*pointer);
+      if (const Pointer* pointer = code.pointer()) call.written.insert(*pointer);
     };
     for (const ir::ValueId v : n.outputs) writes(v);
     for (const ir::ValueId v : ir::written_by(n)) writes(v);

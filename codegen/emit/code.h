@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -46,6 +47,8 @@ class Code {
 
   std::vector<Piece>& pieces() { return pieces_; }
   const std::vector<Piece>& pieces() const { return pieces_; }
+  /// The pointer where that is all of it, else nullptr.
+  const Pointer* pointer() const { return pieces_.size() == 1 ? std::get_if<Pointer>(&pieces_.front()) : nullptr; }
   std::string text() const;
 
  private:

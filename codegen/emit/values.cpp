@@ -290,7 +290,7 @@ Code ValueNames::code(ir::ValueId value) const {
 
 std::string ValueNames::expression_in(std::string_view object, ir::ValueId value) const {
   const Code own = code(value);
-  const bool is_member = std::holds_alternative<Pointer>(own.pieces().front());
+  const bool is_member = own.pointer() != nullptr;
   return (is_member ? std::string(object) : std::string()) + own.text();
 }
 
