@@ -36,7 +36,7 @@ endif()
 set(GRAVEN_COMPILES_ONCE frontend networks ops symbols)
 
 # Programs of a thousand small tests and more, whose tables take as long to make as a test to run: they are run in a few
-# processes. Under the sanitizers a few of them are chosen by name.
+# processes. Under the sanitizers each is run by itself: tests/run.sh chooses some of them by their names.
 set(GRAVEN_MANY_TESTS ops symbols)
 set(GRAVEN_PARTS 4)
 
@@ -61,7 +61,7 @@ foreach(directory ${TEST_DIRECTORIES})
       add_test(NAME ${name}/part_${part} COMMAND test_${name})
       set_tests_properties(
         ${name}/part_${part} PROPERTIES TIMEOUT ${GRAVEN_TEST_TIMEOUT} ENVIRONMENT
-        "GTEST_TOTAL_SHARDS=${GRAVEN_PARTS};GTEST_SHARD_INDEX=${index};${variables}")
+        "${variables};GTEST_TOTAL_SHARDS=${GRAVEN_PARTS};GTEST_SHARD_INDEX=${index};GTEST_BRIEF=1")
     endforeach()
     continue()
   endif()

@@ -31,7 +31,7 @@ class Executable {
 };
 
 struct CompileOptions {
-  int threads;  ///< 0: all
+  int threads = 0;  ///< 0: all
   /// What is printed on stderr, each line under `log_name`: -1 nothing; 0 stages with their times; 1 also each pass; 2
   /// also the memory summary; 3 also the order of the program and every buffer with its life.
   int debug_level = -1;

@@ -25,6 +25,10 @@ constexpr std::size_t kLeastCalls = 3;
 /// Calls that the functions of a class must save; and as many make a function of a block that is like no other.
 constexpr std::size_t kLeastSaved = 8;
 
+/// A function is compiled for each of its blocks: the calls that one file comes to are at most so many times those that
+/// may be written in it.
+constexpr std::size_t kMostCompiled = 10;
+
 /// What belongs to a block, in the order in which functions take it.
 constexpr std::array<std::string_view, 5> kObjects = {"param", "grad", "state", "prepared", "buf"};
 
@@ -514,9 +518,11 @@ BlockCalls block_calls(const WrittenGraph& main, const std::optional<WrittenGrap
                        const std::unordered_set<std::string>& reserved, std::size_t most) {
   BlockCalls plain = plain_calls(main, evaluation, style);
   std::vector<const std::vector<Call>*> phases;
-  for (const Calls* calls : {&plain.calls, &plain.evaluation})
+  for (const Calls* calls : {&plain.calls, &plain.evaluation}) {
     for (const auto& [phase, list] : calls->phases)
       if (phase != ir::Phase::update) phases.push_back(&list);
+    if (written_calls(*calls, {}) > kMostCompiled * most) return plain;
+  }
   std::map<std::string, std::vector<std::string>> paths;  // by identifier
   for (const std::string& path : repeated_modules(main.graph.modules, phases))
     paths[identifier(path, main.values.root())].push_back(path);

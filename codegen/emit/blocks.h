@@ -55,7 +55,7 @@ BlockCalls plain_calls(const WrittenGraph& main, const std::optional<WrittenGrap
 /// With functions for the modules of classes that are called again and again, of the classes whose repetition makes
 /// most of the calls, and for long elements of containers; `values` then nest what belongs to these. `reserved`: what
 /// no function may be called. Functions are templates of one file: where more than `most` calls would be left to write
-/// into it there are none.
+/// into it, or ten times as many to compile, there are none.
 BlockCalls block_calls(const WrittenGraph& main, const std::optional<WrittenGraph>& evaluation, const CallStyle& style,
                        const std::unordered_set<std::string>& reserved, std::size_t most);
 

@@ -20,7 +20,7 @@ struct CallStyle {
   std::string kernel_folder = "cpu";       ///< below kernels/
   std::string kernel_extension = ".h";
   std::string copy = "std::memcpy({to}, {from}, {bytes});";  ///< a result that is an input or another result
-  std::string copy_header = "cstring";                       ///< of the standard library
+  std::string copy_header = "cstring";  ///< of the standard library, for `copy`; empty: it needs none
   /// How the memory of a large weight is given up once the prepare phase of a standalone program has read it for the
   /// last time; empty: it is kept.
   std::string release = "";

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <functional>
 #include <optional>
 #include <set>

@@ -832,7 +832,7 @@ TEST(CudaProjects, TheDocumentedCommandBuildsAProgram) {
   EXPECT_NE(run({"./program", "--help"}, folder).find("--device N"), std::string::npos);
 }
 
-/// Hundreds of values stand on one another in its plan.
+/// Hundreds of values would stand on one another in its plan.
 struct DeepGpt2 : nn::Graph<DeepGpt2> {
   models::GPT2LMHeadModel model = child(
       "model", models::GPT2LMHeadModel({.n_layer = 24, .n_head = 2, .n_embd = 16, .n_positions = 8, .vocab_size = 48}));
