@@ -399,8 +399,10 @@ class Sharer {
       if (run.types[i].compare(0, 6, "const ") == 0) from = type_of(run.given[i]);
     for (std::size_t i = run.end; to.empty() && i-- > run.begin;)
       for (const Pointer& pointer : calls[i].written)
-        for (std::size_t k = run.end; to.empty() && k < calls.size(); ++k)
-          if (pointer.object == "buf" && mentions(calls[k], pointer)) to = type_of(pointer);
+        if (pointer.object == "buf" && to.empty() &&
+            std::any_of(calls.begin() + static_cast<std::ptrdiff_t>(run.end), calls.end(),
+                        [&](const Call& later) { return mentions(later, pointer); }))
+          to = type_of(pointer);
     return from.empty() || to.empty() ? from + to : from + " -> " + to;
   }
 

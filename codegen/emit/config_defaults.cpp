@@ -1,6 +1,7 @@
 #include "codegen/emit/config_defaults.h"
 
 #include <type_traits>
+#include <vector>
 
 #include "codegen/emit/scalar_text.h"
 #include "kernels/config/adafactor.h"
@@ -45,33 +46,31 @@ std::string text(T value) {
 
 /// What is taken along one dimension: outer rows, inner columns.
 template <class Config>
-Fields span_of(const Config& c, Fields others = {}) {
-  others.insert({{"outer", text(c.outer)}, {"inner", text(c.inner)}});
-  return others;
+Fields span_of(const Config& c) {
+  return {{"outer", text(c.outer)}, {"inner", text(c.inner)}};
 }
 
 /// The sizes of pictures, which the packing of weights needs none of.
 template <class Config>
-Fields pictures_of(const Config& c, Fields others = {}) {
-  others.insert({{"batch", text(c.batch)},
-                 {"in_height", text(c.in_height)},
-                 {"in_width", text(c.in_width)},
-                 {"out_height", text(c.out_height)},
-                 {"out_width", text(c.out_width)}});
-  return others;
+Fields pictures_of(const Config& c) {
+  return {{"batch", text(c.batch)},
+          {"in_height", text(c.in_height)},
+          {"in_width", text(c.in_width)},
+          {"out_height", text(c.out_height)},
+          {"out_width", text(c.out_width)}};
 }
 
 template <class Config>
-Fields window_of(const Config& c, Fields others = {}) {
-  others.insert({{"kernel_height", text(c.kernel_height)},
-                 {"kernel_width", text(c.kernel_width)},
-                 {"stride_height", text(c.stride_height)},
-                 {"stride_width", text(c.stride_width)},
-                 {"padding_height", text(c.padding_height)},
-                 {"padding_width", text(c.padding_width)},
-                 {"dilation_height", text(c.dilation_height)},
-                 {"dilation_width", text(c.dilation_width)}});
-  return others;
+Fields window_of(const Config& c) {
+  return {{"kernel_height", text(c.kernel_height)},     {"kernel_width", text(c.kernel_width)},
+          {"stride_height", text(c.stride_height)},     {"stride_width", text(c.stride_width)},
+          {"padding_height", text(c.padding_height)},   {"padding_width", text(c.padding_width)},
+          {"dilation_height", text(c.dilation_height)}, {"dilation_width", text(c.dilation_width)}};
+}
+
+Fields joined(Fields fields, const std::vector<Fields>& others) {
+  for (const Fields& other : others) fields.insert(other.begin(), other.end());
+  return fields;
 }
 
 std::map<std::string, Fields> all_defaults() {
@@ -111,18 +110,19 @@ std::map<std::string, Fields> all_defaults() {
         {"masked_to_zero", text(causal_softmax.masked_to_zero)}}},
       {"clip_factor_config", {{"norm_type", text(clip_factor.norm_type)}}},
       {"concat_config", span_of(concat_config{})},
-      {"conv2d_config", pictures_of(conv2d, window_of(conv2d, {{"groups", text(conv2d.groups)},
-                                                               {"channels_last", text(conv2d.channels_last)}}))},
-      {"conv2d_winograd_config", pictures_of(winograd, {{"padding_height", text(winograd.padding_height)},
-                                                        {"padding_width", text(winograd.padding_width)},
-                                                        {"tile", text(winograd.tile)}})},
+      {"conv2d_config", joined({{"groups", text(conv2d.groups)}, {"channels_last", text(conv2d.channels_last)}},
+                               {pictures_of(conv2d), window_of(conv2d)})},
+      {"conv2d_winograd_config", joined({{"padding_height", text(winograd.padding_height)},
+                                         {"padding_width", text(winograd.padding_width)},
+                                         {"tile", text(winograd.tile)}},
+                                        {pictures_of(winograd)})},
       {"cross_entropy_config",
        {{"ignore_index", text(cross_entropy.ignore_index)}, {"label_smoothing", text(cross_entropy.label_smoothing)}}},
       {"fold_batch_norm_config", {{"eps", text(fold_batch_norm.eps)}}},
       {"gather_config", {{"dim", text(gather_config{}.dim)}}},
       {"group_norm_config",
        {{"groups", text(group_norm.groups)}, {"inner", text(group_norm.inner)}, {"eps", text(group_norm.eps)}}},
-      {"index_select_config", span_of(index_select, {{"skipped", text(index_select.skipped)}})},
+      {"index_select_config", joined({{"skipped", text(index_select.skipped)}}, {span_of(index_select)})},
       {"inverted_residual_config", window_of(inverted_residual_config{})},
       {"layer_norm_config", {{"eps", text(layer_norm.eps)}}},
       {"linear_config", {{"packed", text(linear.packed)}}},
@@ -133,14 +133,15 @@ std::map<std::string, Fields> all_defaults() {
         {"transpose_a", text(matmul.transpose_a)},
         {"transpose_b", text(matmul.transpose_b)}}},
       {"pad_config", {{"value", text(pad.value)}}},
-      {"pool2d_config", window_of(pool2d, {{"count_include_pad", text(pool2d.count_include_pad)},
-                                           {"channels_last", text(pool2d.channels_last)}})},
+      {"pool2d_config",
+       joined({{"count_include_pad", text(pool2d.count_include_pad)}, {"channels_last", text(pool2d.channels_last)}},
+              {window_of(pool2d)})},
       {"recurrent_config", {{"reverse", text(recurrent.reverse)}, {"relu", text(recurrent.relu)}}},
       {"reduce_config", span_of(reduce_config{})},
-      {"resample_config", span_of(resample, {{"align_corners", text(resample.align_corners)}})},
-      {"scan_config", span_of(scan, {{"reverse", text(scan.reverse)}})},
+      {"resample_config", joined({{"align_corners", text(resample.align_corners)}}, {span_of(resample)})},
+      {"scan_config", joined({{"reverse", text(scan.reverse)}}, {span_of(scan)})},
       {"softmax_config", span_of(softmax_config{})},
-      {"sort_config", span_of(sort, {{"descending", text(sort.descending)}})},
+      {"sort_config", joined({{"descending", text(sort.descending)}}, {span_of(sort)})},
       {"strided_copy_config", {{"offset", text(strided_copy.offset)}}},
   };
 }

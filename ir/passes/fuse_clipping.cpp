@@ -96,7 +96,8 @@ class ClippingFusion {
   Graph& graph_;
   const Uses uses_;  ///< as the graph was
   std::unordered_map<ValueId, Gradient*> gradient_of_;
-  std::unordered_set<ValueId> results_, fused_;
+  std::unordered_set<ValueId> results_;  ///< outputs and losses; of the graph's results a gradient may be scaled
+  std::unordered_set<ValueId> fused_;
 };
 
 }  // namespace
