@@ -348,7 +348,11 @@ void Trace::assign(Tensor& x, const Tensor& value, const char* function, Locatio
   const auto it = variables.find(&bottom);
   if (it != variables.end()) {
     if (it->second.current == it->second.value) assigned.push_back(&bottom);
-    it->second.current = written.back().value;
+    ir::ValueId held = written.back().value;
+    // Eagerly it stays a leaf: what is read from here on adds to the parameter's gradient.
+    if (bottom.is_parameter && bottom.requires_grad && !written.back().becomes.impl()->requires_grad)
+      held = graph.add_node(ir::kStraightThrough, {held, it->second.value}, {}, origins_at(where)).at(0);
+    it->second.current = held;
     return;
   }
   if (bottom.is_parameter)
@@ -362,13 +366,13 @@ void Trace::assign(Tensor& x, const Tensor& value, const char* function, Locatio
 void Trace::note_parameters(const std::vector<Tensor>& inputs) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const auto it = inputs[i].defined() ? variables.find(inputs[i].impl().get()) : variables.end();
-    if (it == variables.end() || it->second.current != it->second.value) continue;
+    if (it == variables.end()) continue;
     ir::Value& parameter = graph.value(it->second.value);
     if (parameter.kind != ir::ValueKind::parameter) continue;
     if (inputs[i].impl()->requires_grad)
       parameter.trainable = true;
     else
-      frozen_reads.push_back({graph.nodes.size() - 1, i, it->second.value});
+      frozen_reads.push_back({graph.nodes.size() - 1, i, it->second.value, it->second.current});
   }
 }
 
@@ -409,7 +413,7 @@ std::unordered_set<ir::ValueId> reached_by_losses(const ir::Graph& graph, std::s
   for (std::size_t l = first; l < graph.losses.size(); ++l) reached.insert(graph.losses[l].value);
   for (std::size_t n = graph.nodes.size(); n-- > 0;) {
     const ir::Node& node = graph.nodes[n];
-    if (node.is(ir::kDetach) || node.op->has_effect()) continue;
+    if (node.is(ir::kDetach)) continue;
     if (std::any_of(node.outputs.begin(), node.outputs.end(), [&](ir::ValueId v) { return reached.count(v) != 0; }))
       for (const ir::ValueId v : node.inputs)
         if (v != ir::kNone && ir::is_floating(graph.type(v).dtype)) reached.insert(v);
@@ -419,14 +423,14 @@ std::unordered_set<ir::ValueId> reached_by_losses(const ir::Graph& graph, std::s
 
 /// Where a frozen parameter was read that is trained elsewhere, what was read has no gradient.
 void Trace::detach_frozen_reads() {
-  // One detached value for each parameter, before the first node that reads it.
+  // One detached value for each that the parameter has had, before the first node that reads it.
   std::unordered_map<ir::ValueId, ir::ValueId> detached;
   std::map<std::size_t, std::vector<ir::Node>> before;
   for (const FrozenRead& read : frozen_reads) {
     if (!graph.value(read.parameter).trainable) continue;
-    const auto [it, is_new] = detached.emplace(read.parameter, ir::kNone);
+    const auto [it, is_new] = detached.emplace(read.value, ir::kNone);
     if (is_new) {
-      it->second = graph.add_node(ir::kDetach, {read.parameter}, {}, graph.nodes[read.node].origins, ir::Phase::forward,
+      it->second = graph.add_node(ir::kDetach, {read.value}, {}, graph.nodes[read.node].origins, ir::Phase::forward,
                                   graph.value(read.parameter).name + ".detach")[0];
       before[read.node].push_back(std::move(graph.nodes.back()));
       graph.nodes.pop_back();
@@ -463,11 +467,7 @@ void Trace::finish() {
   check_clips();
   for (const TensorImpl* impl : assigned) {
     const Variable& v = variables.at(impl);
-    if (v.current == v.value) continue;
-    const std::string& path = graph.value(v.value).name;
-    const std::size_t dot = path.find_last_of('.');
-    graph.add_node(ir::kAssign, {v.value, v.current}, {},
-                   {{dot == std::string::npos ? std::string() : path.substr(0, dot), "", 0}});
+    if (v.current != v.value) graph.donations.push_back({v.value, v.current});
   }
 }
 

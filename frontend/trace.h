@@ -64,6 +64,7 @@ struct Trace {
   struct FrozenRead {
     std::size_t node, input;
     ir::ValueId parameter;
+    ir::ValueId value;  ///< what it holds there
   };
   std::vector<FrozenRead> frozen_reads;
   /// By index into graph.clips.

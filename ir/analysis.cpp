@@ -23,15 +23,7 @@ Uses::Uses(const Graph& graph) {
     if (l.gradient != kNone) is_result_[l.gradient] = true;
   }
   for (const Gradient& g : graph.gradients) is_result_[g.value] = true;
-}
-
-bool is_mutated(const Node& node, std::size_t i) {
-  if (!node.op->has_effect() || node.inputs[i] == kNone) return false;
-  for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
-    const InputRange range = input_range(*node.op, node.inputs.size(), s);
-    if (i >= range.begin && i < range.begin + range.count) return node.op->inputs[s].mutated();
-  }
-  return false;
+  for (const Donation& d : graph.donations) is_result_[d.value] = true;
 }
 
 ValueId factor_of(const Node& update) {
@@ -41,29 +33,44 @@ ValueId factor_of(const Node& update) {
   return range.begin < update.inputs.size() ? update.inputs[range.begin] : kNone;
 }
 
-std::vector<ValueId> written_by(const Node& node) {
-  std::vector<ValueId> written;
-  for (std::size_t i = 0; i < node.inputs.size(); ++i)
-    if (is_mutated(node, i)) written.push_back(node.inputs[i]);
-  return written;
+Node part_of_update(const Node& update, const std::vector<std::size_t>& chosen) {
+  Node part = update;
+  part.inputs.clear();
+  part.outputs.clear();
+  std::vector<ValueId> made(update.inputs.size(), kNone);  // of each input
+  for (const auto& [input, output] : donated_by(update)) made[input] = update.outputs[output];
+  const auto take = [&](std::size_t input) {
+    part.inputs.push_back(update.inputs[input]);
+    if (made[input] != kNone) part.outputs.push_back(made[input]);
+  };
+  for (std::size_t s = 0; s < update.op->inputs.size(); ++s) {
+    const InputRange range = input_range(*update.op, update.inputs.size(), s);
+    if (!update.op->inputs[s].variadic) {
+      if (range.begin < update.inputs.size()) take(range.begin);
+    } else {
+      for (const std::size_t i : chosen) take(range.begin + i);
+    }
+  }
+  return part;
 }
 
-Writes::Writes(const Graph& graph) {
-  for (const Node& node : graph.nodes)
-    for (const ValueId v : written_by(node)) phases_[v] |= static_cast<std::uint8_t>(1 << static_cast<int>(node.phase));
-}
-
-bool Writes::conflict(const Node& node, Phase phase) const {
-  return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return written(v, phase); });
-}
-
-ByValue<bool> unwritten(const Graph& graph, std::initializer_list<ValueKind> kinds) {
+ByValue<bool> fixed(const Graph& graph, std::initializer_list<ValueKind> kinds) {
   ByValue<bool> found;
   for (std::size_t v = 0; v < graph.values.size(); ++v)
     found[static_cast<ValueId>(v)] = std::count(kinds.begin(), kinds.end(), graph.values[v].kind) != 0;
-  for (const Node& node : graph.nodes)
-    for (const ValueId v : written_by(node)) found[v] = false;
+  for (const Donation& d : graph.donations) found[d.variable] = false;
   return found;
+}
+
+ByValue<ValueId> variable_of(const Graph& graph) {
+  ByValue<ValueId> variable{kNone}, taken{kNone};  // of what updates make: what they make it of
+  for (const Node& node : graph.nodes)
+    for (const auto& [input, output] : donated_by(node)) taken[node.outputs[output]] = node.inputs[input];
+  for (const std::vector<ValueId>* list : {&graph.parameters, &graph.states})
+    for (const ValueId v : *list) variable[v] = v;
+  for (const Donation& d : graph.donations)
+    for (ValueId v = d.value; v != kNone && variable(v) == kNone; v = taken(v)) variable[v] = d.variable;
+  return variable;
 }
 
 std::vector<ValueId> memory_roots(const Graph& graph, std::size_t count) {

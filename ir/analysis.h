@@ -1,5 +1,5 @@
-// What passes and plans ask about a graph: who makes and who reads a value, what a node writes into, whose memory a
-// value is. Made in one walk each, and valid until the graph changes.
+// What passes and plans ask about a graph: who makes and who reads a value, what stays the same from call to call,
+// whose memory a value is. Made in one walk each, and valid until the graph changes.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ class Uses {
   }
   /// In order, each once.
   const std::vector<NodeId>& readers(ValueId v) const { return readers_(v); }
-  /// Whether it is a result of the graph: an output, a loss, or a gradient.
+  /// Whether it is a result of the graph: an output, a loss, a gradient, or what a variable holds after the call.
   bool is_result(ValueId v) const { return is_result_(v); }
   /// The node that alone reads `v`; -1 where there are several, or none, or it is a result of the graph.
   NodeId only_reader(ValueId v) const { return is_result(v) || readers(v).size() != 1 ? -1 : readers(v)[0]; }
@@ -54,27 +54,17 @@ class Uses {
   ByValue<bool> is_result_;
 };
 
-/// Whether the node writes into its input i (as its operator's entry says), and that is present.
-bool is_mutated(const Node& node, std::size_t i);
 /// Of an update: what it multiplies its gradients by; kNone where it takes them as they are.
 ValueId factor_of(const Node& update);
-/// What the node writes into.
-std::vector<ValueId> written_by(const Node& node);
+/// The update of some of its parameters, by position in its lists.
+Node part_of_update(const Node& update, const std::vector<std::size_t>& chosen);
 
-/// By value and phase: something in that phase writes into it, so that reading it earlier or later may not be the same.
-class Writes {
- public:
-  explicit Writes(const Graph& graph);
-  bool written(ValueId v, Phase phase) const { return phases_(v) >> static_cast<int>(phase) & 1; }
-  /// Whether a node of `phase` writes into one of `node`'s inputs.
-  bool conflict(const Node& node, Phase phase) const;
+/// By value: whether it is given, of one of these kinds, and the same in each call.
+ByValue<bool> fixed(const Graph& graph, std::initializer_list<ValueKind> kinds);
 
- private:
-  ByValue<std::uint8_t> phases_;  ///< one bit each
-};
-
-/// By value: whether it is given, of one of these kinds, and nothing in the graph writes into it.
-ByValue<bool> unwritten(const Graph& graph, std::initializer_list<ValueKind> kinds);
+/// By value: the variable that it is a version of, which is the variable itself, what it holds after the call, and what
+/// updates take on the way from the one to the other; kNone of other values.
+ByValue<ValueId> variable_of(const Graph& graph);
 
 /// By value: the value whose memory it is, through the aliases among the first `count` nodes (reshape); else itself.
 std::vector<ValueId> memory_roots(const Graph& graph, std::size_t count);

@@ -20,8 +20,8 @@ std::vector<Argument> arguments_of(const Node& node, const KernelCall& call, boo
   std::vector<Argument> list;
   if (!call.reference) list.push_back({Kind::threads});
   list.push_back({Kind::config});
-  for (std::size_t i = 0; i < node.outputs.size(); ++i)
-    list.push_back({Kind::output, i, std::span(node.outputs).subspan(i, 1)});
+  const std::span<const ValueId> outputs = own_outputs(node);
+  for (std::size_t i = 0; i < outputs.size(); ++i) list.push_back({Kind::output, i, outputs.subspan(i, 1)});
   if (const auto first = std::find_if(inputs.begin(), inputs.end(), is_list); first != inputs.end()) {
     const auto of_first = static_cast<std::size_t>(first - inputs.begin());
     list.push_back({Kind::count, of_first, values_of(node, of_first)});

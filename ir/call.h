@@ -23,7 +23,8 @@ struct Argument {
     count,      ///< of the first list's values
     list,       ///< an array of pointers: a variadic input
     sizes,      ///< an array of numbers: sizes_of()
-    input,      ///< a pointer; the states of an update, lists or not, stand last, and those alone that there are
+    input,      ///< a pointer, of a donated one that to its new value as well; the states of an update, lists or not,
+                ///< stand last, and those alone that there are
     number,     ///< a scalar input by value: f64 or i64
     workspace,  ///< KernelCall::workspace_bytes of memory
     where,      ///< a text that says whose indices these are; it may be left out

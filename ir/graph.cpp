@@ -120,16 +120,20 @@ std::vector<ValueId> Graph::add_node(const OpDef& op, std::vector<ValueId> node_
     e.at(origins);
     throw;
   }
-  GRAVEN_CHECK(results.size() == 1 || results.size() == op.outputs.size(),
-               std::string(op.name) + " does not name all of its outputs");
+  const std::vector<std::size_t> donated = donated_inputs(op, node_inputs);
+  const std::size_t own = results.size() - donated.size();
+  GRAVEN_CHECK(own == 1 || own == op.outputs.size(), std::string(op.name) + " does not name all of its outputs");
   if (result_name.empty()) {
     result_name = naming_module(node_inputs, owner_of(origins));
     result_name = result_name.empty() ? std::string(op.name) : result_name + "." + std::string(op.name);
   }
   Node node{&op, std::move(attributes), std::move(node_inputs), {}, phase, std::move(origins)};
-  for (std::size_t i = 0; i < results.size(); ++i)
-    node.outputs.push_back(add_value(i == 0 ? result_name : result_name + "." + std::string(op.outputs[i]),
-                                     ValueKind::node, std::move(results[i])));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    std::string name = i >= own ? new_value_name(value(node.inputs[donated[i - own]]).name)
+                       : i == 0 ? result_name
+                                : result_name + "." + std::string(op.outputs[i]);
+    node.outputs.push_back(add_value(std::move(name), ValueKind::node, std::move(results[i])));
+  }
   nodes.push_back(std::move(node));
   return nodes.back().outputs;
 }
@@ -168,6 +172,10 @@ void Graph::compact() {
     keep(g.parameter);
     keep(g.value);
   }
+  for (const Donation& d : donations) {
+    keep(d.variable);
+    keep(d.value);
+  }
   for (const Clip& c : clips) keep_all(c.parameters);
   for (const Optimizer& o : optimizers)
     for (const ParameterGroup& g : o.groups) keep_all(g.parameters);
@@ -193,6 +201,10 @@ void Graph::compact() {
   for (Gradient& g : gradients) {
     renumber(g.parameter);
     renumber(g.value);
+  }
+  for (Donation& d : donations) {
+    renumber(d.variable);
+    renumber(d.value);
   }
   for (Clip& c : clips) renumber_all(c.parameters);
   for (Optimizer& o : optimizers)

@@ -99,6 +99,17 @@ struct Gradient {
   ValueId value = kNone;
 };
 
+/// What a parameter, a buffer or a state holds after the call: a value of the graph, which takes over its memory.
+/// Values never change: who reads the variable reads what it held before the call. A result of the graph that is a
+/// variable, or a view of one, is what that holds after it.
+struct Donation {
+  ValueId variable = kNone;
+  ValueId value = kNone;  ///< of the variable's type
+};
+
+/// What the value is called that becomes a variable's: "new(model.fc.weight)".
+inline std::string new_value_name(const std::string& variable) { return "new(" + variable + ")"; }
+
 /// Gradients that are scaled down, or clamped, between backward and the updates: clip_grad_norm_() and
 /// clip_grad_value_() within build().
 struct Clip {
@@ -165,6 +176,7 @@ class Graph {
   std::vector<Loss> losses;
   std::vector<Gradient> gradients;  ///< in the order of `parameters`, once autograd has run; parameters that no loss
                                     ///< depends on are left out
+  std::vector<Donation> donations;  ///< each variable once; the others stay as they are
   std::vector<Clip> clips;          ///< in the order in which they are done; none any more once clip_gradients has run
   std::vector<Optimizer> optimizers;
   std::vector<ModuleInfo> modules;
@@ -187,8 +199,8 @@ class Graph {
   /// Appends a node: checks attributes against the declaration and fills in defaults, infers the outputs' types, names
   /// the outputs, and returns their ids. A name is `result_name`, or a module path and the operator: of the child whose
   /// result comes in ("model.conv1.relu"), or else of the last origin ("model.relu"); so a layer added elsewhere in the
-  /// module renames nothing. User error when the operator rejects it. `called`: what the error calls it, where the
-  /// operator is a part of a function that the user called.
+  /// module renames nothing. What takes over an input's memory is called after that. User error when the operator
+  /// rejects it. `called`: what the error calls it, where the operator is a part of a function that the user called.
   std::vector<ValueId> add_node(const OpDef& op, std::vector<ValueId> inputs, Attributes attributes, Origins origins,
                                 Phase phase = Phase::forward, std::string result_name = {},
                                 std::string_view called = {});

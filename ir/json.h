@@ -21,8 +21,8 @@
 // "symbols". Numbers are the shortest text that reads back to the same bits; "inf", "-inf" and "nan" are strings; f16
 // and bf16 elements are bit patterns. Attributes are plain JSON, read by the types that the operator declares. A
 // constant of more than kInlineConstantBytes has no "data": its bytes lie under its name in the safetensors file beside
-// the graph. "clips" is left out where there are none. The key "saved", which may be left out, is a digest that the
-// files of one saved folder share.
+// the graph. "donations" and "clips" are left out where there are none. The key "saved", which may be left out, is a
+// digest that the files of one saved folder share.
 //
 // Reading trusts nothing: every mistake is one UserError that names the file, the place ("nodes[3].inputs[0]"), what
 // was expected and what was found. Memory is bounded by a small multiple of the text's size, nesting by

@@ -51,11 +51,11 @@ class Reader {
     Item format = document_.root(), version = format, saved = format, name = format, stage = format, training = format,
          config = format, symbols = format, modules = format, inputs = format, input_tree = format, parameters = format,
          states = format, hypers = format, constants = format, nodes = format, outputs = format, output_tree = format,
-         losses = format, gradients = format, clips = format, optimizers = format;
+         losses = format, gradients = format, donations = format, clips = format, optimizers = format;
     // The version decides what else may stand here, so it is looked at first.
     expect(document_.root(), Kind::object, top);
     check_version(document_.root(), top);
-    bool has_saved = false, has_clips = false;
+    bool has_saved = false, has_donations = false, has_clips = false;
     fields(document_.root(), top,
            {{"format", &format},
             {"version", &version},
@@ -77,6 +77,7 @@ class Reader {
             {"output_tree", &output_tree},
             {"losses", &losses},
             {"gradients", &gradients},
+            {"donations", &donations, &has_donations},
             {"clips", &clips, &has_clips},
             {"optimizers", &optimizers}});
     if (has_saved) {
@@ -108,6 +109,12 @@ class Reader {
       fields(item, place, {{"parameter", &parameter}, {"value", &value}});
       graph_.gradients.push_back({reference(parameter, place.at("parameter")), reference(value, place.at("value"))});
     });
+    if (has_donations)
+      each(donations, top.at("donations"), [&](Item item, const Place& place) {
+        Item variable = item, value = item;
+        fields(item, place, {{"variable", &variable}, {"value", &value}});
+        graph_.donations.push_back({reference(variable, place.at("variable")), reference(value, place.at("value"))});
+      });
     if (has_clips) each(clips, top.at("clips"), [&](Item item, const Place& place) { read_clip(item, place); });
     each(optimizers, top.at("optimizers"), [&](Item item, const Place& place) { read_optimizer(item, place); });
     if (const auto violation = find_violation(graph_, {.infer = false})) throw UserError(file_ + ": " + *violation);
@@ -550,6 +557,13 @@ class Reader {
     return p;
   }
 
+  /// A donation that is spelt as a node, assign(variable, value).
+  void read_assignment(Item inputs, const Place& place) {
+    std::vector<ValueId> values;
+    each(inputs, place, [&](Item name, const Place& at) { values.push_back(reference(name, at)); });
+    if (values.size() != 2) fail(place, "a variable and a value", inputs.quote());
+    graph_.donations.push_back({values[0], values[1]});
+  }
   void read_node(Item item, const Place& place) {
     Item outputs = item, op = item, inputs = item, attributes = item, phase = item, origins = item;
     fields(item, place,
@@ -560,6 +574,7 @@ class Reader {
             {"phase", &phase},
             {"origins", &origins}});
     const std::string operator_name = label(op, place.at("op"));
+    if (operator_name == "assign") return read_assignment(inputs, place.at("inputs"));
     Node node;
     node.op = find_op(operator_name);
     if (!node.op) node.op = located(place.at("op"), [&] { return &get_op(operator_name); });

@@ -174,6 +174,15 @@ class Writer {
       reference(g.value);
       line_.raw("}");
     });
+    if (!graph_.donations.empty())
+      section("donations", graph_.donations, [&](const Donation& d) {
+        line_.raw("{");
+        line_.key("variable", true);
+        reference(d.variable);
+        line_.key("value");
+        reference(d.value);
+        line_.raw("}");
+      });
     if (!graph_.clips.empty())
       section("clips", graph_.clips, [&](const Clip& c) {
         line_.raw("{");

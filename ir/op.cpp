@@ -134,6 +134,29 @@ InputRange input_range(const OpDef& op, std::size_t flat_count, std::size_t spec
   return {begin, op.inputs[spec].variadic ? each : 1};
 }
 
+std::vector<std::size_t> donated_inputs(const OpDef& op, std::span<const ValueId> inputs) {
+  std::vector<std::size_t> found;
+  if (!op.donates()) return found;
+  for (std::size_t s = 0; s < op.inputs.size(); ++s) {
+    if (!op.inputs[s].donated()) continue;
+    const InputRange range = input_range(op, inputs.size(), s);
+    for (std::size_t i = range.begin; i < range.begin + range.count && i < inputs.size(); ++i)
+      if (inputs[i] != kNone) found.push_back(i);
+  }
+  return found;
+}
+
+std::vector<InPlace> donated_by(const Node& node) {
+  const std::vector<std::size_t> inputs = donated_inputs(*node.op, node.inputs);
+  std::vector<InPlace> pairs;
+  for (std::size_t k = 0; k < inputs.size(); ++k) pairs.push_back({inputs[k], node.outputs.size() - inputs.size() + k});
+  return pairs;
+}
+
+std::span<const ValueId> own_outputs(const Node& node) {
+  return std::span(node.outputs).first(node.outputs.size() - donated_inputs(*node.op, node.inputs).size());
+}
+
 void InferContext::fail(const std::string& message) const { throw UserError(message); }
 
 std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<TensorType>>& inputs,
@@ -180,6 +203,12 @@ std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<T
   GRAVEN_CHECK(op.infer != nullptr, std::string(op.name) + " has no shape inference");
   InferContext context(op, inputs, attributes);
   op.infer(context);
+  for (std::size_t s = 0; s < op.inputs.size(); ++s) {
+    if (!op.inputs[s].donated()) continue;
+    const InputRange range = input_range(op, inputs.size(), s);
+    for (std::size_t i = range.begin; i < range.begin + range.count && i < inputs.size(); ++i)
+      if (inputs[i]) context.outputs.push_back(*inputs[i]);
+  }
   return std::move(context.outputs);
 }
 

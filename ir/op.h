@@ -34,7 +34,6 @@ enum class InputRole : std::uint8_t {
   weight,     ///< a layer's
   bias,       ///< a layer's
   residual,   ///< the second operand of the epilogue
-  target,     ///< what it writes a value into
   parameter,  ///< what it updates
   gradient,   ///< of the parameters that it updates
   state,      ///< what it keeps of each parameter from step to step
@@ -64,8 +63,10 @@ struct InputSpec {
   std::string_view key = {};     ///< of a state: what checkpoints append to the parameter's name; empty: `name`
   StateShape shape = StateShape::parameter;
 
-  /// Whether the node writes into it: such a node is never dead and never merged.
-  bool mutated() const { return role == InputRole::target || role == InputRole::parameter || role == InputRole::state; }
+  /// Whether its memory becomes a result's, which is its value after the step. The node's last outputs are these, one
+  /// for each input that is there, in order: inference adds them, entries do not state them, and kernels are given one
+  /// pointer for both (ir/call.h).
+  bool donated() const { return role == InputRole::parameter || role == InputRole::state; }
   /// Whether the training loop sets it before each step.
   bool number() const { return role == InputRole::rate || role == InputRole::step || role == InputRole::seed; }
 };
@@ -270,9 +271,10 @@ struct OpDef {
       if (a.name == attribute) return &a;
     return nullptr;
   }
-  bool has_effect() const {
+  /// Whether results take over the memory of inputs.
+  bool donates() const {
     for (const auto& i : inputs)
-      if (i.mutated()) return true;
+      if (i.donated()) return true;
     return false;
   }
   /// There is one entry of each operator.
@@ -304,6 +306,16 @@ InputRange input_range(const OpDef& op, std::size_t flat_count, std::size_t spec
 InputRange input_range(const Node& node, InputRole role);
 /// The first input spec of this role; as many as there are inputs where there is none.
 std::size_t input_of(const OpDef& op, InputRole role);
+
+/// The positions in a node's flat input list of those that are there and donated: InputSpec::donated().
+std::vector<std::size_t> donated_inputs(const OpDef& op, std::span<const ValueId> inputs);
+/// An input whose memory an output takes over, by position.
+struct InPlace {
+  std::size_t input, output;
+};
+std::vector<InPlace> donated_by(const Node& node);
+/// The outputs that are no donated input's new value: they stand first.
+std::span<const ValueId> own_outputs(const Node& node);
 
 /// Checks attributes against the declaration, fills in defaults, runs inference. User error on any mismatch.
 std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<TensorType>>& inputs,

@@ -49,7 +49,7 @@ std::string inputs_of(const OpDef& op) {
   std::string out;
   for (const InputSpec& i : op.inputs)
     out += fmt::format("{}{}{}{}{}", out.empty() ? "" : ", ", i.name, i.variadic ? "..." : "", i.optional ? "?" : "",
-                       i.mutated() ? " (written)" : "");
+                       i.donated() ? " (in place)" : "");
   for (std::size_t i = 0; i < op.outputs.size(); ++i) out += fmt::format("{}{}", i == 0 ? " → " : ", ", op.outputs[i]);
   return out;
 }
@@ -111,9 +111,10 @@ std::string operator_table() {
       "# Operators\n\n"
       "Made by `graven ops --markdown` from the operators' entries, one file each in `ir/ops/`. Names, defaults and\n"
       "formulas are PyTorch's unless the row says otherwise. `?` is an optional input, `...` any number of tensors,\n"
-      "\"written\" one that the operator changes, → the outputs where there are several. An attribute without a\n"
-      "default must be given. Elementwise operators broadcast as NumPy does and take inputs of one dtype: the\n"
-      "frontend casts.\n\n"
+      "\"in place\" one whose new value is a further output, in its memory, → the outputs where there are several. An\n"
+      "attribute without a default must be given. Elementwise operators broadcast as NumPy does and take inputs of "
+      "one\n"
+      "dtype: the frontend casts.\n\n"
       "| operator | inputs → outputs | attributes | computes | differentiable | dtypes |\n|---|---|---|---|---|---|\n";
   for (const OpDef* op : all_ops())
     out += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", op->name, cell(inputs_of(*op)), cell(attributes_of(*op)),

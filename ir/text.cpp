@@ -110,6 +110,8 @@ class Writer {
     for (const Json& l : json_["losses"])
       say("loss " + word(l["value"]) + (l["gradient"].is_null() ? "" : " from " + word(l["gradient"])));
     for (const Json& g : json_["gradients"]) say("gradient " + word(g["parameter"]) + " = " + word(g["value"]));
+    if (json_.contains("donations"))
+      for (const Json& d : json_["donations"]) say("donation " + word(d["variable"]) + " = " + word(d["value"]));
     if (json_.contains("clips"))
       for (const Json& c : json_["clips"])
         say("clip " + word(c["kind"]) + " limit=" + literal(c["limit"]) + ", norm_type=" + literal(c["norm_type"]) +
@@ -197,7 +199,7 @@ class Reader {
         {"format", "graven.graph"}, {"version", kGraphFormatVersion}, {"name", ""}, {"stage", ""}, {"training", false},
         {"config", Json::object()}, {"symbols", Json::object()}};
     for (const char* section : {"modules", "inputs", "parameters", "states", "hypers", "constants", "nodes", "outputs",
-                                "losses", "gradients", "clips", "optimizers"})
+                                "losses", "gradients", "donations", "clips", "optimizers"})
       json_[section] = Json::array();
     json_["input_tree"] = json_["output_tree"] = 0;
   }
@@ -516,6 +518,11 @@ class Reader {
       expect('=');
       gradient["value"] = reference();
       add("gradients", gradient);
+    } else if (what == "donation") {
+      Json donation = {{"variable", reference()}};
+      expect('=');
+      donation["value"] = reference();
+      add("donations", donation);
     } else if (what == "clip") {
       Json clip = {{"kind", identifier("norm or value")}};
       clip.update(options('('));
@@ -529,7 +536,7 @@ class Reader {
     } else {
       fail_before(what,
                   "a statement: graph, config, symbol, module, input, parameter, buffer, state, hyper, constant, "
-                  "a phase, output, loss, gradient, clip or optimizer; nodes are indented");
+                  "a phase, output, loss, gradient, donation, clip or optimizer; nodes are indented");
     }
   }
   /// An indented one: a part of an optimizer, or a node.

@@ -12,6 +12,7 @@
 //     loss f32[] = mean(model.0.linear; dims=[0, 1]) @ loss_fn mlp.cpp:9
 //   output loss
 //   loss loss
+//   donation model.norm.running_mean = model.norm.batch_norm_training.running_mean
 //   optimizer sgd
 //     group lr=0.1, momentum=0.9 (model.0.weight)
 //

@@ -32,6 +32,7 @@ class Verifier {
     check_optimizers();
     check_lists();
     check_nodes();
+    check_donations();
     check_symbols();
     check_updates_whole();
     check_results();
@@ -224,9 +225,9 @@ class Verifier {
     }
     const InputRange params = input_range(node, InputRole::parameter);
     for (std::size_t i = params.begin; i < params.begin + params.count && i < node.inputs.size(); ++i) {
-      const ValueId parameter = node.inputs[i];
+      const ValueId parameter = variable_(node.inputs[i]);
       if (parameter == kNone || group_(parameter) != static_cast<std::int64_t>(number))
-        broken(node_text(n) + " updates " + (parameter == kNone ? "nothing" : value_text(parameter)) +
+        broken(node_text(n) + " updates " + (node.inputs[i] == kNone ? "nothing" : value_text(node.inputs[i])) +
                ", which is not in the group of its learning rate");
       if (updated_(parameter)) broken(value_text(parameter) + " is updated twice");
       updated_[parameter] = updates_ = true;
@@ -242,9 +243,10 @@ class Verifier {
       const std::size_t place = input_range(*node.op, node.inputs.size(), s).begin + i;
       if (state == nullptr || place >= node.inputs.size() || node.inputs[place] == kNone) continue;
       const std::string name = name_of_state(graph_.value(parameter).name, state->name);
-      if (graph_.value(node.inputs[place]).name != name)
+      const ValueId kept = variable_(node.inputs[place]);
+      if (kept == kNone || graph_.value(kept).name != name)
         broken(node_text(n) + " keeps " + value_text(node.inputs[place]) + ", expected '" + name + "'");
-      kept_[node.inputs[place]] = true;
+      kept_[kept] = true;
     }
   }
 
@@ -295,7 +297,7 @@ class Verifier {
   void check_nodes() {
     made_.assign(graph_.values.size(), false);
     made_in_.assign(graph_.values.size(), Phase::prepare);
-    std::vector<bool> prepared(graph_.values.size(), false);
+    prepared_.assign(graph_.values.size(), false);
     Phase phase = Phase::prepare;
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
@@ -313,20 +315,10 @@ class Verifier {
         const ValueKind kind = graph_.value(v).kind;
         if (kind == ValueKind::input || kind == ValueKind::hyper || kind == ValueKind::state)
           broken(node_text(n) + " of the prepare phase reads " + value_text(v) + ", which changes from call to call");
-        prepared[at(v)] = true;
+        prepared_[at(v)] = true;
       }
       check_types(n);
       check_hypers_read(n);
-      if (has_rate(node)) check_update(n);
-      for (const ValueId v : written_by(node)) {
-        const ValueKind kind = graph_.value(v).kind;
-        if (kind != ValueKind::parameter && kind != ValueKind::buffer && kind != ValueKind::state)
-          broken(node_text(n) + " writes into " + value_text(v) + ", which is no parameter, buffer or state");
-        if (kind == ValueKind::state && !has_rate(node))
-          broken(node_text(n) + " writes into the state " + value_text(v) + ", but is no update");
-        if (prepared[at(v)])
-          broken(node_text(n) + " writes into " + value_text(v) + ", which the prepare phase has read");
-      }
       for (ValueId v : node.outputs) {
         need_range_in_node(v, n);
         if (graph_.value(v).kind != ValueKind::node)
@@ -336,6 +328,45 @@ class Verifier {
         made_in_[at(v)] = node.phase;
       }
     }
+  }
+
+  /// What variables hold after the call, and who may say so.
+  void check_donations() {
+    std::unordered_set<ValueId> given;
+    for (const Donation& d : graph_.donations) {
+      need_range(d.variable, "the list of donations");
+      need_made(d.value, "the list of donations", Phase::update);
+      const ValueKind kind = graph_.value(d.variable).kind;
+      if (kind != ValueKind::parameter && kind != ValueKind::buffer && kind != ValueKind::state)
+        broken(value_text(d.variable) + ", which is no parameter, buffer or state, is to hold " + value_text(d.value));
+      if (graph_.type(d.variable) != graph_.type(d.value))
+        broken(value_text(d.variable) + " is " + graph_.type(d.variable).to_string() + "; " + value_text(d.value) +
+               ", which it is to hold, is " + graph_.type(d.value).to_string());
+      if (!given.insert(d.variable).second) broken(value_text(d.variable) + " is to hold two values");
+      if (prepared_[at(d.variable)])
+        broken(value_text(d.variable) + " changes from call to call, and the prepare phase has read it");
+    }
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
+      if (const Node& node = graph_.nodes[n]; donated_inputs(*node.op, node.inputs).size() > node.outputs.size())
+        broken(node_text(n) + " has " + std::to_string(node.outputs.size()) +
+               " results, fewer than what it changes of its inputs");
+    variable_ = variable_of(graph_);
+    ByValue<bool> updated;
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      if (has_rate(node)) check_update(n);
+      for (const auto& [input, output] : donated_by(node))
+        if (variable_(node.outputs[output]) == kNone ||
+            variable_(node.inputs[input]) != variable_(node.outputs[output]))
+          broken(node_text(n) + " changes " + value_text(node.inputs[input]) + ", but nothing is to hold " +
+                 value_text(node.outputs[output]));
+        else
+          updated[node.outputs[output]] = true;
+    }
+    for (const Donation& d : graph_.donations)
+      if (graph_.value(d.variable).kind == ValueKind::state && !updated(d.value))
+        broken("the state " + value_text(d.variable) + " is to hold " + value_text(d.value) +
+               ", which no update makes");
   }
 
   void check_types(std::size_t n) {
@@ -453,9 +484,10 @@ class Verifier {
   std::map<std::string, Symbol> symbols_;
   std::vector<std::pair<const Optimizer*, const ParameterGroup*>> groups_;  ///< of all optimizers, in order
   ByValue<std::int64_t> group_{-1};                                         ///< of a parameter: its number
+  ByValue<ValueId> variable_{kNone};                                        ///< ir::variable_of
   ByValue<bool> updated_, kept_;  ///< a parameter that an update has; a state that one keeps
   bool updates_ = false;
-  std::vector<bool> listed_, made_;
+  std::vector<bool> listed_, made_, prepared_;
   std::vector<Phase> made_in_;
 };
 

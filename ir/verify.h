@@ -11,7 +11,8 @@
 //     each stands in the list of its kind once;
 //   - nodes stand in a topological order, and phases never decrease;
 //   - attributes and result types are what the operator's entry says of the inputs;
-//   - only parameters, buffers and states are written into; what the prepare phase reads, nothing writes;
+//   - only parameters, buffers and states hold another value after the call, one each, of their type; the prepare phase
+//     reads none of them; what an update changes, the graph keeps;
 //   - losses are scalar, or have a gradient of their own type;
 //   - before autograd there is no backward and no update phase, and no optimizer state; before layout and packing, no
 //     packed and no channels-last node.

@@ -48,7 +48,7 @@ void add_ops(CLI::App& app, int& status) {
                            i.variadic   ? "..."
                            : i.optional ? " (optional)"
                                         : "",
-                           i.mutated() ? " (written in place)" : "");
+                           i.donated() ? " (in place)" : "");
       for (const ir::AttributeSpec& a : op.attributes)
         out += fmt::format("  attribute  {}: {}{}  {}\n", a.name, ir::name(a.type), a.fallback ? "" : " (required)",
                            a.doc);

@@ -300,7 +300,7 @@ class Table {
       case Kind::input:
       case Kind::list:
       case Kind::number:
-        type = (node.op->inputs[i].mutated() ? "" : "const ") + type_name(s.inputs[i]);
+        type = (node.op->inputs[i].donated() ? "" : "const ") + type_name(s.inputs[i]);
         break;
     }
     return fmt::format("{}static_cast<{}{}>(a.tensors[{}])", argument.kind == Kind::number ? "*" : "", type,

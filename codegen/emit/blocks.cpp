@@ -471,8 +471,10 @@ std::unordered_set<std::string> taken_by(const BlockCalls& calls, const std::uno
   for (const char* name : {"in", "out", "hyper", "size", "prepare", "forward", "backward", "update", "evaluate",
                            "config", "constant", "reference", "numel"})
     taken.emplace(name);
+  for (const ir::DType d : ir::kAllDTypes) taken.emplace(element_type(d));
   for (const Calls* of : {&calls.calls, &calls.evaluation})
-    for (const auto& [name, functor] : of->functors) taken.insert(name);
+    for (const auto& [phase, list] : of->phases)
+      for (const Call& call : list) taken.insert(call.names.begin(), call.names.end());
   return taken;
 }
 

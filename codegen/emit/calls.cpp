@@ -78,13 +78,13 @@ class Writer {
   std::string owner(const Step& step) const {
     const ir::Node& n = node(step);
     if (ir::updates_parameter(*n.op)) return graph_.value(n.inputs[0]).name + ".update";
-    if (!n.outputs.empty()) return graph_.value(n.outputs[0]).name;
     if (ir::is_update(*n.op)) {
       const ir::Value& value = graph_.value(n.inputs[ir::input_range(n, ir::InputRole::rate).begin]);
       if (value.kind == ir::ValueKind::hyper)
         return "optimizer." + value.name.substr(value.name.find('.') + 1) + other_dtype(n);
     }
-    return std::string(n.op->name) + "." + graph_.value(n.inputs.at(0)).name;
+    if (n.is(ir::kCopy)) return "copy." + graph_.value(root(plan_, n.outputs[0])).name;
+    return graph_.value(n.outputs.at(0)).name;
   }
 
   /// ".bf16", of an update whose group has one of another dtype before it: what their configs say may depend on that.
@@ -243,7 +243,7 @@ class Writer {
       if (v != ir::kNone) dtype = graph_.type(v).dtype;
     }
     const std::string declaration =
-        fmt::format("{}{}* const {}", spec.mutated() ? "" : "const ", element_type(dtype), spec.name);
+        fmt::format("{}{}* const {}", spec.donated() ? "" : "const ", element_type(dtype), spec.name);
     if (!each.empty()) return list_of_parameters(declaration, each);
     Code line = declaration + "[] = {";
     line += join(items);
@@ -397,6 +397,8 @@ class Writer {
       if (std::optional<Code> code = code_of(argument, step, call)) call.arguments.push_back(std::move(*code));
     call.function = step.call.reference ? "reference::" + step.call.name : step.call.name;
     if (!template_arguments.empty()) call.function += "<" + join(template_arguments) + ">";
+    call.names = template_arguments;
+    call.names.push_back(step.call.name);
     call.headers = {step.call.reference ? "kernels/reference/" + file + ".h"
                                         : "kernels/" + style_.kernel_folder + "/" + file + style_.kernel_extension};
     for (const ir::ValueId v : step.last_reads) {
@@ -414,7 +416,6 @@ class Writer {
       if (const Pointer* pointer = code.pointer()) call.written.insert(*pointer);
     };
     for (const ir::ValueId v : n.outputs) writes(v);
-    for (const ir::ValueId v : ir::written_by(n)) writes(v);
     if (step.workspace >= 0) call.workspace = workspace_of(step);
     call.description = describe_node(graph_, n);
     call.types = types(step);
@@ -435,18 +436,20 @@ class Writer {
       const Home home = plan_.placements[at(root(plan_, v))].home;
       return home == Home::arena || home == Home::input || home == Home::output;
     };
+    const std::vector<std::size_t> donated = ir::donated_inputs(*n.op, n.inputs);
+    const auto is_donated = [&](std::size_t i) { return std::count(donated.begin(), donated.end(), i) != 0; };
     for (const bool all : {false, true}) {
-      if (!from.empty() || n.is(ir::kAssign)) break;
+      if (!from.empty()) break;
       for (std::size_t i = 0; i < n.inputs.size(); ++i) {
         const ir::ValueId v = n.inputs[i];
-        if (v == ir::kNone || graph_.value(v).kind == ir::ValueKind::hyper || ir::is_mutated(n, i)) continue;
+        if (v == ir::kNone || graph_.value(v).kind == ir::ValueKind::hyper || is_donated(i)) continue;
         const ir::InputRole role = i < n.op->inputs.size() ? n.op->inputs[i].role : ir::InputRole::value;
         const bool weight = role == ir::InputRole::weight || role == ir::InputRole::bias;
         if (all || (flows(v) && !weight)) from.push_back(graph_.type(v).to_string());
       }
     }
     if (ir::updates_parameter(*n.op)) to.push_back(graph_.type(n.inputs[0]).to_string());
-    for (const ir::ValueId v : n.outputs)
+    for (const ir::ValueId v : ir::own_outputs(n))
       if (values_.expression(v) != "nullptr") to.push_back(graph_.type(v).to_string());
     auto shorten = [](std::vector<std::string>& list) {
       if (list.size() > 4) list = {list[0], list[1], fmt::format("{} more", list.size() - 2)};

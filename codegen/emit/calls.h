@@ -24,6 +24,7 @@ struct Call {
   std::string location;              ///< "mlp.cpp:8"
   std::vector<Code> before;          ///< lines of arrays that it is given
   std::string function;              ///< "linear<relu>"; empty: it is what stands in `after`
+  std::vector<std::string> names;    ///< that the function's is made of: "linear", "relu"
   std::vector<Code> arguments;
   std::vector<Code> after;           ///< statements
   std::set<std::string> headers;     ///< "kernels/cpu/linear.h"

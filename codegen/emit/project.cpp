@@ -26,6 +26,7 @@
 #include "codegen/emit/render.h"
 #include "ir/diagnostic.h"
 #include "ir/json.h"
+#include "ir/passes/passes.h"
 #include "runtime_min/error.h"
 #include "runtime_min/file.h"
 #include "runtime_min/safetensors.h"
@@ -217,6 +218,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   report.passes = finish_passes(p.graph, options);
 
   auto start = Clock::now();
+  ir::insert_copies(p.graph, {});  // where the passes have ended before it
   p.plan = make_plan(p.graph, target_named(options.target));
   verify_plan(p.graph, p.plan);
   report.plan_milliseconds = milliseconds_since(start);

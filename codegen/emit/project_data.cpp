@@ -708,8 +708,7 @@ class Builder {
     const WrittenGraph main{graph_, plan_, values_};
     std::optional<WrittenGraph> evaluation;
     if (evaluation_) evaluation.emplace(WrittenGraph{evaluation_->graph, evaluation_->plan, *evaluation_values_});
-    std::unordered_set<std::string> reserved = {style_.execution_name, name_};
-    for (const std::string_view name : names_of_kernels()) reserved.emplace(name);
+    const std::unordered_set<std::string> reserved = {style_.execution_name, name_};
     written_ = options_.jit_entry ? plain_calls(main, evaluation, style_.calls)
                                   : block_calls(main, evaluation, style_.calls, reserved, kCallsPerFile);
   }

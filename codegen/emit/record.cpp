@@ -279,9 +279,9 @@ class Recorder {
     std::vector<ir::ValueId> losses;
     for (const ir::Loss& l : graph_.losses) losses.push_back(l.value);
     results.emplace("loss", sum_of(losses, known));
-    for (const ir::Node& node : graph_.nodes)
-      for (const ir::ValueId v : ir::written_by(node))
-        if (graph_.value(v).kind == ir::ValueKind::buffer) keep("parameter." + graph_.value(v).name, v);
+    for (const ir::Donation& d : graph_.donations)
+      if (const ir::Value& v = graph_.value(d.variable); v.kind == ir::ValueKind::buffer)
+        keep("parameter." + v.name, d.variable);
     if (updates_in_backward_) {
       for (const ir::ValueId v : graph_.states) keep("state." + graph_.value(v).name, v);
       for (const ir::ValueId v : changed_in_proportion(graph_)) keep("parameter." + graph_.value(v).name, v);

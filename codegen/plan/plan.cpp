@@ -42,9 +42,9 @@ class Allocation {
     for (std::size_t i = 0; i < n.outputs.size(); ++i) {
       const ir::ValueId v = n.outputs[i];
       if (!storage_.in_arena(v)) continue;
-      // A further result that nobody reads is not computed. The first always is, unless the node is there for what it
-      // writes into.
-      if ((i > 0 || n.op->has_effect()) && last_use_[at(v)] < 0) continue;
+      // A further result that nobody reads is not computed. The first always is, unless the node is there for what
+      // variables hold.
+      if ((i > 0 || n.op->donates()) && last_use_[at(v)] < 0) continue;
       const std::int32_t last = std::max(last_use_[at(v)], s);
       const std::int32_t shared = taken_over(s, static_cast<std::int32_t>(i));
       if (shared >= 0) {
@@ -136,7 +136,7 @@ Plan make_plan(const ir::Graph& graph, const Target& target, bool keep_results) 
   plan.steps.reserve(graph.nodes.size());
   for (const ir::NodeId n : schedule(graph, storage, calls)) {
     const ir::Node& node = graph.nodes[at(n)];
-    if (storage.written_through[at(n)])
+    if (storage.left_out[at(n)])
       plan.steps.push_back({n, {}, -1, {.bytes = 0}, {}});
     else
       plan.steps.push_back({n, std::move(calls[at(n)]), -1, ir::cost_of({graph, node}), {}});

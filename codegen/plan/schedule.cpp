@@ -213,34 +213,20 @@ std::vector<std::vector<NodeId>> dependencies(const ir::Graph& graph, const Stor
   std::vector<std::vector<NodeId>> readers(graph.values.size());  // by root: since then
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const ir::Node& node = graph.nodes[n];
-    std::vector<bool> mutates(node.inputs.size());
-    for (std::size_t i = 0; i < node.inputs.size(); ++i)
-      mutates[i] = !storage.written_through[n] && ir::is_mutated(node, i);
+    // What moves nothing: whoever needs its output needs it to have been passed.
+    const bool is_passed = node.op->alias || storage.left_out[n];
     auto& list = before[n];
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] == ir::kNone) continue;
-      const ValueId r = storage.root[at(node.inputs[i])];
-      if (writer[at(r)] >= 0) list.push_back(writer[at(r)]);
-      // An alias node moves nothing, but whoever needs its output needs it to have been passed.
-      if (mutates[i]) list.insert(list.end(), readers[at(r)].begin(), readers[at(r)].end());
-    }
+    for (const ValueId v : node.inputs)
+      if (v != ir::kNone && writer[at(storage.root[at(v)])] >= 0) list.push_back(writer[at(storage.root[at(v)])]);
     // A result that lies in a buffer overwrites what was there.
     for (const ValueId v : node.outputs)
-      if (const ValueId r = storage.root[at(v)]; !node.op->alias && r != v) {
+      if (const ValueId r = storage.root[at(v)]; !is_passed && r != v) {
         list.insert(list.end(), readers[at(r)].begin(), readers[at(r)].end());
         if (writer[at(r)] >= 0) list.push_back(writer[at(r)]);
       }
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] == ir::kNone) continue;
-      const ValueId r = storage.root[at(node.inputs[i])];
-      if (mutates[i]) {
-        writer[at(r)] = static_cast<NodeId>(n);
-        readers[at(r)].clear();
-      } else {
-        readers[at(r)].push_back(static_cast<NodeId>(n));
-      }
-    }
-    if (!node.op->alias)
+    for (const ValueId v : node.inputs)
+      if (v != ir::kNone) readers[at(storage.root[at(v)])].push_back(static_cast<NodeId>(n));
+    if (!is_passed)
       for (const ValueId v : node.outputs) {
         const ValueId r = storage.root[at(v)];
         writer[at(r)] = static_cast<NodeId>(n);

@@ -58,13 +58,14 @@ std::vector<GradientOf> parameter_gradients(const ir::Graph& graph) {
 
 Storage::Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_results,
                  std::span<const ir::KernelCall* const> calls)
-    : root(ir::memory_roots(graph)),
+    : root(graph.values.size()),
       home(graph.values.size()),
       output(graph.values.size(), -1),
       parameter(graph.values.size(), ir::kNone),
       bytes(graph.values.size()),
       pinned(graph.values.size(), false),
-      written_through(graph.nodes.size(), false) {
+      left_out(graph.nodes.size(), false) {
+  take_over_variables(graph);
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     home[v] = home_of(graph.values[v].kind);
     const std::int64_t size = byte_count(graph.values[v].type);
@@ -95,8 +96,25 @@ Storage::Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_resul
   for (const ir::Loss& loss : graph.losses)
     if (const ir::ValueId r = root[at(loss.value)]; home[at(r)] == Home::arena) pinned[at(r)] = true;
   add_up_in_place(graph, calls);
-  write_through(graph, calls);
+  leave_copies_out(graph, calls);
   for (std::size_t v = 0; v < graph.values.size(); ++v) home[v] = home[at(root[v])];
+}
+
+/// Views are their base's memory, and what a variable is to hold is made in its memory, by an update or a copy
+/// (ir/passes/insert_copies.cpp).
+void Storage::take_over_variables(const ir::Graph& graph) {
+  std::iota(root.begin(), root.end(), 0);
+  const ir::ByValue<ir::ValueId> variable = ir::variable_of(graph);
+  for (const ir::Node& node : graph.nodes) {
+    if (node.op->alias) root[at(node.outputs[0])] = root[at(node.inputs[0])];
+    if (const ir::ValueId of = node.is(ir::kCopy) ? variable(node.outputs[0]) : ir::kNone; of != ir::kNone)
+      root[at(node.outputs[0])] = of;
+    for (const auto& [input, output] : ir::donated_by(node))
+      root[at(node.outputs[output])] = root[at(node.inputs[input])];
+  }
+  for (const ir::Donation& d : graph.donations)
+    GRAVEN_CHECK(root[at(d.value)] == d.variable,
+                 graph.value(d.variable).name + " is to hold what is made elsewhere: the graph lacks insert_copies");
 }
 
 /// A parameter that is used twice has a gradient of two terms. The one that their sum may overwrite is computed where
@@ -134,47 +152,41 @@ void Storage::add_up_in_place(const ir::Graph& graph, std::span<const ir::Kernel
   for (ir::ValueId& r : root) r = moved[at(r)];  // aliases follow
 }
 
-void Storage::write_through(const ir::Graph& graph, std::span<const ir::KernelCall* const> calls) {
+void Storage::leave_copies_out(const ir::Graph& graph, std::span<const ir::KernelCall* const> calls) {
   struct Access {
     ir::NodeId made = -1;             // the node that computes it
-    int writes = 0;                   // by assignments and updates
     std::vector<ir::NodeId> readers;  // in order
   };
   std::vector<Access> access(graph.values.size());  // by root
-  bool assigns = false;
+  const ir::ByValue<ir::ValueId> variable = ir::variable_of(graph);
+  std::vector<ir::NodeId> copies;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const ir::Node& node = graph.nodes[n];
-    assigns = assigns || node.is(ir::kAssign);
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] == ir::kNone) continue;
-      Access& a = access[at(root[at(node.inputs[i])])];
-      if (ir::is_mutated(node, i))
-        ++a.writes;
-      else if (a.readers.empty() || a.readers.back() != static_cast<ir::NodeId>(n))
-        a.readers.push_back(static_cast<ir::NodeId>(n));
-    }
+    if (node.is(ir::kCopy) && variable(node.outputs[0]) != ir::kNone) copies.push_back(static_cast<ir::NodeId>(n));
+    for (const ir::ValueId v : node.inputs)
+      if (v != ir::kNone) {
+        std::vector<ir::NodeId>& readers = access[at(root[at(v)])].readers;
+        if (readers.empty() || readers.back() != static_cast<ir::NodeId>(n))
+          readers.push_back(static_cast<ir::NodeId>(n));
+      }
     if (!node.op->alias)
       for (const ir::ValueId v : node.outputs) access[at(v)].made = static_cast<ir::NodeId>(n);
   }
-  if (!assigns) return;
+  if (copies.empty()) return;
   std::vector<ir::ValueId> moved(graph.values.size());
   std::iota(moved.begin(), moved.end(), 0);
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    const ir::Node& node = graph.nodes[n];
-    if (!node.is(ir::kAssign)) continue;
-    const ir::ValueId target = node.inputs[0], value = node.inputs[1];
+  for (const ir::NodeId n : copies) {
+    const ir::Node& node = graph.nodes[at(n)];
+    const ir::ValueId target = root[at(node.outputs[0])], value = node.inputs[0];
     const ir::NodeId made = access[at(value)].made;
-    if (root[at(target)] != target || root[at(value)] != value || made < 0) continue;
-    if (moved[at(value)] != value) continue;  // another assignment has it: this one copies
-    if (home[at(target)] != Home::parameter || home[at(value)] != Home::arena || pinned[at(value)] ||
-        access[at(target)].writes != 1)
-      continue;
+    if (root[at(value)] != value || made < 0) continue;
+    if (moved[at(value)] != value) continue;  // another variable has it: this one copies
+    if (home[at(target)] != Home::parameter || home[at(value)] != Home::arena || pinned[at(value)]) continue;
     const ir::Node& maker = graph.nodes[at(made)];
-    if (maker.phase != node.phase || graph.type(value) != graph.type(target)) continue;
-    // Whoever reads the old contents does so before they are gone: the maker itself only where its kernel allows it.
+    if (maker.phase != node.phase) continue;
+    // Whoever reads the old value does so before it is gone: the maker itself only where its kernel allows it.
     bool safe = true;
-    for (const ir::NodeId reader : access[at(target)].readers)
-      safe = safe && (reader <= made || reader > static_cast<ir::NodeId>(n));
+    for (const ir::NodeId reader : access[at(target)].readers) safe = safe && (reader <= made || reader > n);
     const ir::KernelCall& call = *calls[at(made)];
     const auto output =
         static_cast<std::int32_t>(std::find(maker.outputs.begin(), maker.outputs.end(), value) - maker.outputs.begin());
@@ -186,7 +198,7 @@ void Storage::write_through(const ir::Graph& graph, std::span<const ir::KernelCa
     }
     if (!safe) continue;
     moved[at(value)] = target;
-    written_through[n] = true;
+    left_out[at(n)] = true;
   }
   for (ir::ValueId& r : root) r = moved[at(r)];  // aliases follow
 }

@@ -23,15 +23,16 @@ struct Storage {
   std::vector<ir::ValueId> parameter;  ///< by root, home gradient: the parameter
   std::vector<std::int64_t> bytes;     ///< by root: at the symbols' maxima, rounded up to the alignment
   std::vector<bool> pinned;            ///< by root: read after the last step (the loss, results of a training step)
-  /// By node: an assignment that moves nothing, because the new contents are computed where the old ones lie: a
-  /// module's counters and running statistics. `root` of the new contents is the buffer then.
-  std::vector<bool> written_through;
+  /// By node: a copy that moves nothing, because what a variable is to hold is computed where the variable lies: a
+  /// module's counters and running statistics. `root` of what is copied is the variable then.
+  std::vector<bool> left_out;
 
   bool in_arena(ir::ValueId value) const { return value != ir::kNone && home[at(value)] == Home::arena; }
 
  private:
   void add_up_in_place(const ir::Graph& graph, std::span<const ir::KernelCall* const> calls);
-  void write_through(const ir::Graph& graph, std::span<const ir::KernelCall* const> calls);
+  void take_over_variables(const ir::Graph& graph);
+  void leave_copies_out(const ir::Graph& graph, std::span<const ir::KernelCall* const> calls);
 };
 
 /// Bytes of a value at the symbols' maxima. User error when they do not fit 63 bits.

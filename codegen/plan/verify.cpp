@@ -198,7 +198,7 @@ class Verifier {
     return found == memory_.end() ? v : found->second;
   }
   static bool prepares(const ir::Node& node) { return node.phase == ir::Phase::prepare; }
-  static bool copies(const ir::Node& node) { return node.is(ir::kAssign); }
+  static bool copies(const ir::Node& node) { return node.is(ir::kCopy); }
 
   /// In the graph's order; notes what each node reads and makes.
   void run_graph(int call) {
@@ -214,17 +214,16 @@ class Verifier {
       for (const ValueId v : node.inputs)
         reads_[n].push_back(v == ir::kNone ? kNothing : in_graph_.of(memory_in_graph(v)));
       makes_[n] = next_mark_;
-      next_mark_ += static_cast<Mark>(node.outputs.size() + node.inputs.size());
-      for (std::size_t i = 0; i < node.outputs.size(); ++i)
-        in_graph_.of(node.outputs[i]) = makes_[n] + static_cast<Mark>(i);
-      for (std::size_t i = 0; i < node.inputs.size(); ++i)
-        if (ir::is_mutated(node, i)) in_graph_.of(memory_in_graph(node.inputs[i])) = mark_of_write(n, i);
+      next_mark_ += static_cast<Mark>(node.outputs.size());
+      for (std::size_t i = 0; i < node.outputs.size(); ++i) in_graph_.of(node.outputs[i]) = mark(n, i);
     }
+    std::vector<Mark> held;
+    for (const ir::Donation& d : graph_.donations) held.push_back(in_graph_.of(memory_in_graph(d.value)));
+    for (std::size_t i = 0; i < held.size(); ++i) in_graph_.of(graph_.donations[i].variable) = held[i];
   }
-  /// What the node leaves in the input that it writes into.
-  Mark mark_of_write(std::size_t n, std::size_t input) const {
-    const ir::Node& node = graph_.nodes[n];
-    return copies(node) ? reads_[n][1] : makes_[n] + static_cast<Mark>(node.outputs.size() + input);
+  /// What the node leaves in its output: a copy what it reads.
+  Mark mark(std::size_t n, std::size_t output) const {
+    return copies(graph_.nodes[n]) ? reads_[n][0] : makes_[n] + static_cast<Mark>(output);
   }
 
   void run_plan(int call) {
@@ -238,35 +237,31 @@ class Verifier {
     const std::size_t n = at(step.node);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId v = node.inputs[i];
-      if (v == ir::kNone || is_empty(v) || (copies(node) && i == 0))
-        continue;  // an assignment does not read what it overwrites
+      if (v == ir::kNone || is_empty(v)) continue;
       GRAVEN_CHECK(read(v) == reads_[n][i],
                    std::string(node.op->name) + " does not find " + name(v) + " where the plan has it");
       verify_life(v, s, "read");
     }
-    // An assignment of what was computed where it belongs has nothing to do.
+    // A copy of what was computed where it belongs has nothing to do.
     if (step.call.name.empty()) {
-      GRAVEN_CHECK(copies(node) && owner(node.inputs[0]) == owner(node.inputs[1]),
+      GRAVEN_CHECK(copies(node) && owner(node.inputs[0]) == owner(node.outputs[0]),
                    std::string(node.op->name) + " is not run");
       return;
     }
     verify_workspace(s);
+    const std::size_t own = ir::own_outputs(node).size();
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId v = node.outputs[i];
       if (in_arena(v) && place(owner(v)).buffer < 0) {
-        GRAVEN_CHECK(i > 0 || node.op->has_effect(), name(v) + " is written and has no memory");
+        GRAVEN_CHECK(i > 0 || node.op->donates(), name(v) + " is written and has no memory");
         continue;
       }
       verify_writable(v, node);
       verify_life(v, s, "written");
-      verify_apart(s, i);
+      if (i < own) verify_apart(s, i);
     }
-    for (std::size_t i = 0; i < node.outputs.size(); ++i) write(node.outputs[i], makes_[n] + static_cast<Mark>(i));
-    for (std::size_t i = 0; i < node.inputs.size(); ++i)
-      if (ir::is_mutated(node, i)) {
-        verify_writable(node.inputs[i], node);
-        write(node.inputs[i], mark_of_write(n, i));
-      }
+    verify_donated(node);
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) write(node.outputs[i], mark(n, i));
     for (const ValueId v : step.last_reads) {
       GRAVEN_CHECK(prepares(node) && !in_arena(v), name(v) + " is given up by a step that is run again");
       planned(v) = kNothing;
@@ -333,6 +328,23 @@ class Verifier {
                    std::string(node.op->name) + " writes " + name(v) + " over " + name(x) + ", which it reads");
     }
   }
+  /// What an update changes lies where its result does, of which it has one pointer, and nothing else that it reads or
+  /// makes lies there.
+  void verify_donated(const ir::Node& node) const {
+    std::map<ValueId, std::size_t> inputs, outputs;  // by memory: how many
+    for (const ValueId v : node.inputs)
+      if (v != ir::kNone && !is_empty(v)) ++inputs[owner(v)];
+    for (const ValueId v : node.outputs) ++outputs[owner(v)];
+    for (const auto& [input, output] : ir::donated_by(node)) {
+      const ValueId from = node.inputs[input], to = node.outputs[output];
+      if (is_empty(from)) continue;
+      GRAVEN_CHECK(owner(from) == owner(to) && same_place(from, to),
+                   name(to) + " does not take over the memory of " + name(from));
+      GRAVEN_CHECK(
+          inputs[owner(from)] == 1 && outputs[owner(from)] == 1,
+          std::string(node.op->name) + " reads " + name(from) + " as something else, too, or changes it twice");
+    }
+  }
   bool overlap(ValueId a, ValueId b) {
     if (in_arena(a) != in_arena(b)) return false;
     if (!in_arena(a)) return &planned(a) == &planned(b);
@@ -362,8 +374,8 @@ class Verifier {
   Mark next_mark_ = 0;
   std::map<ValueId, ValueId> memory_;     // of what views made
   std::vector<std::vector<Mark>> reads_;  // by node: of each input
-  std::vector<Mark> makes_;     // by node: of its first output; those of the others, and of what it writes into, follow
-  std::set<ValueId> given_up_;  // weights that nobody reads after the prepare phase
+  std::vector<Mark> makes_;               // by node: of its first output; those of the others follow
+  std::set<ValueId> given_up_;            // weights that nobody reads after the prepare phase
 };
 
 }  // namespace

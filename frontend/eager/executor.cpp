@@ -178,6 +178,7 @@ struct Executor::Impl {
     for (std::size_t n = 0; n < graph.nodes.size(); ++n)
       if (const ir::Node& node = graph.nodes[n]; node.op->parts != nullptr)
         parts.emplace(n, node.op->parts(graph, node));
+    find_in_place();
     slots.resize(graph.values.size());
     for (std::size_t i = 0; i < graph.values.size(); ++i) {
       const ir::TensorType& t = graph.values[i].type;
@@ -207,8 +208,35 @@ struct Executor::Impl {
   }
   std::vector<std::pair<ValueId, std::byte*>> constants;
 
+  /// What updates change is changed where it lies if nothing reads it afterwards.
+  void find_in_place() {
+    const std::vector<ValueId> memory = ir::memory_roots(graph);
+    const auto node_at = [&](std::size_t position) -> const ir::Node& {
+      return graph.nodes[layout ? at(layout->order[position]) : position];
+    };
+    ir::ByValue<std::size_t> last_read{0};
+    ir::ByValue<int> reads{0};  // by the last node that reads it
+    for (std::size_t position = 0; position < graph.nodes.size(); ++position)
+      if (const ir::Node& n = node_at(position); !n.op->alias)
+        for (const ValueId v : n.inputs) {
+          if (v == kNone) continue;
+          const ValueId m = memory[at(v)];
+          reads[m] = last_read(m) == position ? reads(m) + 1 : 1;
+          last_read[m] = position;
+        }
+    for (std::size_t position = 0; position < graph.nodes.size(); ++position)
+      for (const ir::Node& n = node_at(position); const auto& [input, output] : ir::donated_by(n))
+        if (const ValueId m = memory[at(n.inputs[input])]; last_read(m) == position && reads(m) == 1)
+          in_place.emplace(n.outputs[output], n.inputs[input]);
+  }
+  std::map<ValueId, ValueId> in_place;  ///< results, and what they take over the memory of
+
   void place_outputs(const ir::Node& n) {
     for (ValueId v : n.outputs) {
+      if (const auto found = in_place.find(v); found != in_place.end()) {
+        slot(v).alias_of = found->second;
+        continue;
+      }
       const bool known = layout && at(v) < layout->offset.size();  // not of parts
       const std::int64_t planned = known ? layout->offset[at(v)] : -1;
       slot(v).offset = planned >= 0 ? planned : allocate(slot(v).bytes());
@@ -389,10 +417,6 @@ struct Executor::Impl {
       add_copy(of(n.outputs[0]), of(n.inputs[0]), slot(n.inputs[0]).bytes());
       return;
     }
-    if (n.is(ir::kAssign)) {
-      add_copy(of(n.inputs[0]), of(n.inputs[1]), slot(n.inputs[0]).bytes());
-      return;
-    }
     place_outputs(n);
     if (n.is(ir::kFull)) {
       add_fill(of(n.outputs[0]), slot(n.outputs[0]).dtype, slot(n.outputs[0]).numel, n.attributes.number("value"));
@@ -455,8 +479,15 @@ struct Executor::Impl {
       throw UserError("there is no compiled kernel " + key + ": " + std::string(op.name) +
                       " does not take these dtypes eagerly");
     ValueId residual = kNone;
+    // An update changes the memory of its results, which hold what it updates before it runs.
+    std::map<ValueId, ValueId> updated;
+    for (const auto& [input, output] : ir::donated_by(n)) {
+      updated.emplace(n.inputs[input], n.outputs[output]);
+      if (in_place.count(n.outputs[output]) == 0)
+        add_copy(of(n.outputs[output]), of(n.inputs[input]), slot(n.outputs[output]).bytes());
+    }
     for (const ir::Argument& a : ir::arguments_of(n, step.call)) {
-      bind(step, a);
+      bind(step, a, updated);
       if (!finishes || a.kind != ir::Argument::Kind::input || op.inputs[a.index].role != ir::InputRole::residual)
         continue;
       residual = a.value();
@@ -475,20 +506,24 @@ struct Executor::Impl {
     }
   }
 
-  /// Adds what a thunk is given for one of its arguments.
-  void bind(Step& step, const ir::Argument& argument) {
+  /// Adds what a thunk is given for one of its arguments. `updated`: the results that take over inputs' memory.
+  void bind(Step& step, const ir::Argument& argument, const std::map<ValueId, ValueId>& updated) {
     using Kind = ir::Argument::Kind;
+    const auto place = [&](ValueId v) {
+      const auto found = argument.kind == Kind::output ? updated.end() : updated.find(v);
+      return of(found == updated.end() ? v : found->second);
+    };
     switch (argument.kind) {
       case Kind::output:
       case Kind::input:
       case Kind::number:
-        step.arguments.push_back(of(argument.value()));
+        step.arguments.push_back(place(argument.value()));
         break;
       case Kind::list:
         step.arguments.emplace_back();
         step.lists.resize(step.arguments.size());
         if (std::any_of(argument.values.begin(), argument.values.end(), [](ValueId v) { return v != kNone; }))
-          for (const ValueId v : argument.values) step.lists.back().push_back(of(v));
+          for (const ValueId v : argument.values) step.lists.back().push_back(place(v));
         break;
       case Kind::sizes:
         for (const ir::Dim& d : ir::sizes_of(graph, step.call, argument)) step.sizes.push_back(d.value());
@@ -511,7 +546,7 @@ struct Executor::Impl {
   /// Moves what the node has computed nearer to 0, each number by some roundings of its own.
   void add_noise(const ir::Node& node, const std::vector<void*>& memory) const {
     if (node.op->alias) return;
-    for (const ValueId v : node.outputs) {
+    for (const ValueId v : ir::own_outputs(node)) {
       const Slot& slot = slots[at(v)];
       void* const data = memory[at(v)];
       if (slot.alias_of != kNone || data == nullptr) continue;
@@ -685,7 +720,6 @@ void execute(const ir::Graph& graph, Environment& values, const ExecuteOptions& 
     values[v] = std::move(data);
   };
   for (const ir::Node& n : e.graph.nodes) {
-    for (const ValueId v : ir::written_by(n)) store(v);
     // To the oracle a packed weight is the weight: there is nothing of the packed size to keep.
     const bool packs_nothing = options.oracle != Oracle::none && n.op->packs;
     if (options.keep_all && !packs_nothing)
@@ -694,6 +728,14 @@ void execute(const ir::Graph& graph, Environment& values, const ExecuteOptions& 
   for (ValueId v : e.graph.outputs)
     if (!values.count(v) || produced.count(v)) store(v);
   for (const ir::Loss& l : e.graph.losses) store(l.value);
+  // What variables hold now. A graph of some of the nodes changes some of them.
+  std::vector<std::pair<ValueId, ir::TensorData>> held;
+  for (const ir::Donation& d : e.graph.donations)
+    if (produced.count(d.value) || e.graph.value(d.value).kind != ir::ValueKind::node) {
+      store(d.value);
+      held.emplace_back(d.variable, values.at(d.value));
+    }
+  for (auto& [v, data] : held) values[v] = std::move(data);
   for (const auto& [v, p] : e.constants)
     if (std::find(e.graph.outputs.begin(), e.graph.outputs.end(), v) != e.graph.outputs.end()) store(v);
 }

@@ -51,8 +51,8 @@ struct ExecuteOptions {
 };
 
 /// Values by id. Before: inputs, parameters, buffers, states, hyper numbers (constants are the graph's own); in
-/// double_reference, f64 data is taken as well as the declared dtype. After: outputs and losses too, and whatever nodes
-/// wrote in place (parameters, states).
+/// double_reference, f64 data is taken as well as the declared dtype. After: outputs and losses too, and of
+/// variables what they hold then.
 using Environment = std::unordered_map<ir::ValueId, ir::TensorData>;
 
 void execute(const ir::Graph& graph, Environment& values, const ExecuteOptions& options = {});

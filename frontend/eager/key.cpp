@@ -44,7 +44,7 @@ std::vector<const ir::AttributeSpec*> scalar_attributes(const ir::OpDef& op) {
 
 Signature signature_of(const ir::Node& node, const std::function<ir::DType(ir::ValueId)>& dtype) {
   Signature s;
-  for (ir::ValueId v : node.outputs) s.outputs.push_back(dtype(v));
+  for (ir::ValueId v : ir::own_outputs(node)) s.outputs.push_back(dtype(v));
   std::optional<ir::DType> computed;
   const auto consider = [&](ir::ValueId v) {
     if (!computed && v != ir::kNone && ir::is_floating(dtype(v))) computed = dtype(v);

@@ -83,7 +83,7 @@ struct OperatorProgram {
   std::shared_ptr<const Executor> executor;
   std::vector<ir::TensorType> results;
   std::vector<std::size_t> given;    ///< inputs that are present
-  std::vector<std::size_t> mutated;  ///< of them, those that are written
+  std::vector<std::size_t> updated;  ///< of them, those whose new values are the last results
 };
 
 std::shared_ptr<const OperatorProgram> make_program(const ir::OpDef& op, const std::vector<Tensor>& inputs,
@@ -104,27 +104,24 @@ std::shared_ptr<const OperatorProgram> make_program(const ir::OpDef& op, const s
   while (!ids.empty() && ids.back() == kNone) ids.pop_back();
   graph.outputs = graph.add_node(op, ids, attributes, {});
   for (ValueId v : graph.outputs) program->results.push_back(graph.type(v));
-  for (std::size_t s = 0; s < op.inputs.size(); ++s) {
-    if (!op.inputs[s].mutated()) continue;
-    const ir::InputRange range = ir::input_range(op, inputs.size(), s);
-    for (std::size_t i = range.begin; i < range.begin + range.count && i < inputs.size(); ++i)
-      if (inputs[i].defined()) program->mutated.push_back(i);
-  }
+  program->updated = ir::donated_inputs(op, graph.nodes.back().inputs);
   lower_for_eager(graph);
   program->executor = std::make_shared<const Executor>(std::move(graph));
   return program;
 }
 
 std::vector<Tensor> run_program(const Executor& executor, const std::vector<ir::TensorType>& results,
-                                const std::vector<Tensor>& rows) {
+                                const std::vector<Tensor>& rows, const std::vector<Tensor>& updated = {}) {
   std::vector<const void*> in;
   for (const Tensor& t : rows) in.push_back(t.impl()->data());
   std::vector<Tensor> outputs;
   std::vector<void*> out;
-  for (const ir::TensorType& t : results) {
-    outputs.push_back(detail::make_tensor(t.dtype, t.shape));
+  const std::size_t made = results.size() - updated.size();
+  for (std::size_t i = 0; i < made; ++i) {
+    outputs.push_back(detail::make_tensor(results[i].dtype, results[i].shape));
     out.push_back(outputs.back().impl()->data());
   }
+  for (const Tensor& t : updated) out.push_back(t.impl()->data());
   executor.run(in, out);
   return outputs;
 }
@@ -135,13 +132,15 @@ std::vector<Tensor> run(const ir::OpDef& op, const std::vector<Tensor>& inputs, 
   static Cache<OperatorProgram> cache;
   const auto program =
       cache.get(signature(op, inputs, attributes), [&] { return make_program(op, inputs, attributes); });
-  std::vector<Tensor> rows;
-  for (std::size_t i : program->given) rows.push_back(detail::contiguous_copy(inputs[i]));
-  std::vector<Tensor> outputs = run_program(*program->executor, program->results, rows);
-  for (std::size_t i : program->mutated) {
-    detail::TensorImpl& target = *inputs[i].impl();
-    for (std::size_t k = 0; k < rows.size(); ++k)
-      if (program->given[k] == i && rows[k].impl() != inputs[i].impl()) detail::copy_elements(*rows[k].impl(), target);
+  std::vector<Tensor> rows, updated;
+  for (const std::size_t i : program->given) {
+    rows.push_back(detail::contiguous_copy(inputs[i]));
+    if (std::count(program->updated.begin(), program->updated.end(), i) != 0) updated.push_back(rows.back());
+  }
+  const std::vector<Tensor> outputs = run_program(*program->executor, program->results, rows, updated);
+  for (std::size_t k = 0; k < updated.size(); ++k) {
+    detail::TensorImpl& target = *inputs[program->updated[k]].impl();
+    if (updated[k].impl() != inputs[program->updated[k]].impl()) detail::copy_elements(*updated[k].impl(), target);
     target.bump_version();
   }
   return outputs;

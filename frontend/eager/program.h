@@ -13,7 +13,8 @@
 
 namespace graven::eager {
 
-/// Runs op(inputs) now. Inputs are any strides; absent ones undefined. Mutated inputs are written in place.
+/// Runs op(inputs) now. Inputs are any strides; absent ones undefined. Inputs that are donated (updates of parameters)
+/// hold their new values then, which are not among the results.
 std::vector<Tensor> run(const ir::OpDef& op, const std::vector<Tensor>& inputs, const ir::Attributes& attributes);
 
 /// The gradient rule of an operator on these types, as a program: inputs are the gradients of its first

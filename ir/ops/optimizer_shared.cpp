@@ -128,7 +128,7 @@ double bytes_of_inputs(const NodeView& node, bool lists_only) {
       if (!node.has_input(i)) continue;
       const TensorType& t = node.input(i);
       bytes += static_cast<double>(t.shape.numel().maximum()) * static_cast<double>(size_of(t.dtype)) *
-               (input.mutated() ? 2 : 1);
+               (input.donated() ? 2 : 1);
     }
   }
   return bytes;

@@ -5,7 +5,8 @@
 //
 // A parameter that no loss depends on is left alone, as PyTorch leaves a parameter whose .grad is None.
 //
-// New running statistics of batch_norm_training that nothing writes back are assigned to their buffers.
+// New running statistics of batch_norm_training become their buffers' where the frontend has not said what does.
+#include <algorithm>
 #include <set>
 
 #include "ir/diagnostic.h"
@@ -28,9 +29,17 @@ ValueId hyper(Graph& graph, const std::string& name, DType dtype) {
   return graph.add_value(name, ValueKind::hyper, {dtype, {}});
 }
 
+/// By parameter that build() has changed: the donation that says so. The update changes what it holds then.
+using Changed = std::unordered_map<ValueId, std::size_t>;
+
 void add_update(Graph& graph, const OptimizerKind& kind, const ParameterGroup& group, int index,
-                const std::vector<ValueId>& parameters, const std::unordered_map<ValueId, ValueId>& gradient_of) {
+                const std::vector<ValueId>& parameters, const std::unordered_map<ValueId, ValueId>& gradient_of,
+                const Changed& changed) {
   const OpDef& op = get_op(kind.op);
+  const auto held = [&](ValueId parameter) {
+    const auto known = changed.find(parameter);
+    return known == changed.end() ? parameter : graph.donations[known->second].value;
+  };
   std::vector<ValueId> inputs;
   for (const InputSpec& spec : op.inputs) {
     if (spec.role == InputRole::factor) continue;  // fuse_clipping's
@@ -38,7 +47,7 @@ void add_update(Graph& graph, const OptimizerKind& kind, const ParameterGroup& g
       const OptimizerState* state = state_of(kind, spec.name);
       for (ValueId p : parameters) {
         if (!state)
-          inputs.push_back(spec.role == InputRole::parameter ? p : gradient_of.at(p));
+          inputs.push_back(spec.role == InputRole::parameter ? held(p) : gradient_of.at(p));
         else if (const auto type = state_type(*state, group.options, graph.type(p)))
           inputs.push_back(graph.add_state(name_of_state(graph.value(p).name, state->name), *type));
         else
@@ -54,35 +63,42 @@ void add_update(Graph& graph, const OptimizerKind& kind, const ParameterGroup& g
   }
   graph.add_node(op, std::move(inputs), update_attributes(kind, group.options), {Origin{"optimizer", {}, 0}},
                  Phase::update);
+  const Node& update = graph.nodes.back();
+  const std::size_t first = input_range(update, InputRole::parameter).begin;
+  for (const InPlace& pair : donated_by(update)) {
+    const std::size_t of_parameter = pair.input - first;
+    const auto known = of_parameter < parameters.size() ? changed.find(parameters[of_parameter]) : changed.end();
+    if (known != changed.end())
+      graph.donations[known->second].value = update.outputs[pair.output];
+    else
+      graph.donations.push_back({update.inputs[pair.input], update.outputs[pair.output]});
+  }
 }
 
 void add_group(Graph& graph, const OptimizerKind& kind, const ParameterGroup& group, int index,
-               const std::unordered_map<ValueId, ValueId>& gradient_of) {
+               const std::unordered_map<ValueId, ValueId>& gradient_of, const Changed& changed) {
   update_attributes(kind, group.options);  // an unknown option is an error even where nothing is to be updated
   for (DType dtype : kAllDTypes) {
     std::vector<ValueId> parameters;
     for (ValueId p : group.parameters)
       if (graph.type(p).dtype == dtype && gradient_of.count(p)) parameters.push_back(p);
-    if (!parameters.empty()) add_update(graph, kind, group, index, parameters, gradient_of);
+    if (!parameters.empty()) add_update(graph, kind, group, index, parameters, gradient_of, changed);
   }
 }
 
-/// Writes new running statistics back, where the frontend has not recorded that itself.
-void assign_running_statistics(Graph& graph) {
-  std::set<ValueId> assigned;
-  for (const Node& n : graph.nodes)
-    for (const ValueId v : written_by(n)) assigned.insert(v);
-  const std::size_t count = graph.nodes.size();
-  for (std::size_t n = 0; n < count; ++n) {
-    if (!graph.nodes[n].is(kBatchNormTraining)) continue;
-    constexpr std::size_t kRunning[][2] = {{3, 3},
-                                           {4, 4}};  // input (running mean, running variance), output that replaces it
+/// Keeps new running statistics, where the frontend has not recorded that itself.
+void keep_running_statistics(Graph& graph) {
+  std::set<ValueId> kept;
+  for (const Donation& d : graph.donations) kept.insert(d.variable);
+  for (const Node& node : graph.nodes) {
+    if (!node.is(kBatchNormTraining)) continue;
+    // Input (running mean, running variance), output that replaces it.
+    constexpr std::size_t kRunning[][2] = {{3, 3}, {4, 4}};
     for (const auto& [input, output] : kRunning) {
-      const Node& node = graph.nodes[n];
       if (node.inputs.size() <= input || node.outputs.size() <= output || node.inputs[input] == kNone) continue;
       const ValueId buffer = node.inputs[input];
-      if (graph.value(buffer).kind != ValueKind::buffer || !assigned.insert(buffer).second) continue;
-      graph.add_node(kAssign, {buffer, node.outputs[output]}, {}, Origins(node.origins), Phase::update);
+      if (graph.value(buffer).kind == ValueKind::buffer && kept.insert(buffer).second)
+        graph.donations.push_back({buffer, node.outputs[output]});
     }
   }
 }
@@ -90,13 +106,15 @@ void assign_running_statistics(Graph& graph) {
 }  // namespace
 
 void add_optimizer_updates(Graph& graph, const PassOptions&) {
-  assign_running_statistics(graph);
+  keep_running_statistics(graph);
   std::unordered_map<ValueId, ValueId> gradient_of;
   for (const Gradient& g : graph.gradients) gradient_of.emplace(g.parameter, g.value);
+  Changed changed;
+  for (std::size_t d = 0; d < graph.donations.size(); ++d) changed.emplace(graph.donations[d].variable, d);
   int index = 0;
   for (const Optimizer& optimizer : std::vector<Optimizer>(graph.optimizers)) {
     const OptimizerKind& kind = optimizer_kind(optimizer.kind);
-    for (const ParameterGroup& group : optimizer.groups) add_group(graph, kind, group, index++, gradient_of);
+    for (const ParameterGroup& group : optimizer.groups) add_group(graph, kind, group, index++, gradient_of, changed);
   }
   sort_by_phase(graph);
 }

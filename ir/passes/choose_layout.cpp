@@ -30,7 +30,7 @@ Shape permuted(const Shape& shape, const Ints& dims) {
 class Layout {
  public:
   Layout(Graph& graph, const PassOptions& options)
-      : graph_(graph), options_(options), uses_(graph), writes_(graph), old_(std::move(graph.nodes)) {
+      : graph_(graph), options_(options), uses_(graph), old_(std::move(graph.nodes)) {
     graph.nodes = {};
     graph.nodes.reserve(old_.size() + 16);
   }
@@ -54,6 +54,7 @@ class Layout {
       restore(l.gradient);
     }
     for (Gradient& g : graph_.gradients) restore(g.value);
+    for (Donation& d : graph_.donations) restore(d.value);
   }
 
  private:
@@ -71,10 +72,7 @@ class Layout {
   /// `v` in the layout that is asked for.
   ValueId want(ValueId v, bool last, const Origins& origins) {
     if (v == kNone || last_(v) == last) return v;
-    // What is written into is converted anew for each reader.
-    const bool known =
-        other_(v) != kNone && !writes_.written(v, Phase::forward) && !writes_.written(v, Phase::backward);
-    if (known) return other_(v);
+    if (other_(v) != kNone) return other_(v);
     const Shape from = logical(v);
     const Ints& dims = last ? kToLast : kToFirst;
     const std::string name = graph_.value(v).name + (last ? ".nhwc" : ".nchw");
@@ -243,7 +241,6 @@ class Layout {
   Graph& graph_;
   const PassOptions& options_;
   Uses uses_;
-  Writes writes_;
   std::vector<Node> old_;
   Phase phase_ = Phase::forward;
   ByValue<bool> last_;             ///< it lies in memory as [n, h, w, c]

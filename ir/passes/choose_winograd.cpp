@@ -33,11 +33,11 @@ std::int64_t tile_of(const Graph& graph, const Node& node) {
 
 void choose_winograd(Graph& graph, const PassOptions&) {
   // What does not change from call to call.
-  ByValue<bool> known = unwritten(graph, {ValueKind::parameter, ValueKind::buffer, ValueKind::constant});
+  ByValue<bool> known = fixed(graph, {ValueKind::parameter, ValueKind::buffer, ValueKind::constant});
   Rewriter rewriter(graph);
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
-    bool all = !node.op->has_effect() && !node.op->random;
+    bool all = !node.op->random;
     for (ValueId v : node.inputs) all = all && (v == kNone || known(v));
     for (ValueId v : node.outputs) known[v] = all;
     if (node.is(kConv2d) && known(node.inputs[1])) {

@@ -60,6 +60,7 @@ Graph evaluation_graph(const Graph& traced) {
   Graph graph = traced;
   graph.training = false;
   graph.clips.clear();
+  graph.donations.clear();
   graph.optimizers.clear();
   graph.outputs.clear();
   for (const Loss& loss : traced.losses)
@@ -69,7 +70,7 @@ Graph evaluation_graph(const Graph& traced) {
   Rewriter rewriter(graph);
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
-    if (node.op->has_effect() || use_running_statistics(rewriter, node) || skip_dropout(rewriter, node)) continue;
+    if (use_running_statistics(rewriter, node) || skip_dropout(rewriter, node)) continue;
     fix_random_inputs(rewriter, node);
     rewriter.keep(std::move(node));
   }

@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <iterator>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -38,23 +38,15 @@ class Differentiation {
   }
 
  private:
-  /// Gradients must read what forward read. A buffer that forward has written since holds something else by then: an
-  /// error, as where a tensor is changed in place before backward().
+  /// Gradients read what forward read. Of a buffer that is changed in place after that, eager mode has kept no copy: an
+  /// error there, and so here.
   void refuse_what_changed() const {
     const std::vector<ValueId> memory = memory_roots(graph_, forward_count_);
-    ByValue<std::size_t> first_read(graph_.nodes.size());  // of what nobody reads it is beyond the last node
-    ByValue<bool> changed;
-    for (std::size_t n = 0; n < forward_count_; ++n) {
-      const Node& node = graph_.nodes[n];
-      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-        if (node.inputs[i] == kNone) continue;
-        const ValueId of = memory[at(node.inputs[i])];
-        if (is_mutated(node, i))
-          changed[of] = first_read(of) < n;
-        else
-          first_read[of] = std::min(first_read(of), n);
-      }
-    }
+    ByValue<bool> is_donated, changed;
+    for (const Donation& d : graph_.donations) is_donated[d.variable] = true;
+    for (std::size_t n = 0; n < forward_count_; ++n)
+      for (const ValueId v : graph_.nodes[n].inputs)
+        if (v != kNone && is_donated(memory[at(v)])) changed[memory[at(v)]] = true;
     // Rules may leave nodes behind that no gradient needs.
     ByValue<bool> needed;
     for (const Gradient& g : graph_.gradients) needed[g.value] = true;
@@ -112,7 +104,7 @@ class Differentiation {
   void mark_required() {
     required_ = wanted_;
     for (const Node& node : graph_.nodes) {
-      if (node.is(kDetach) || node.op->has_effect()) continue;
+      if (node.is(kDetach)) continue;
       if (std::none_of(node.inputs.begin(), node.inputs.end(), std::cref(required_))) continue;
       for (ValueId v : node.outputs) required_[v] = is_floating(graph_.type(v).dtype);
     }
@@ -260,7 +252,6 @@ class Differentiation {
   void differentiate(std::size_t n) {
     // By index: adding nodes moves the list.
     const OpDef& op = *graph_.nodes[n].op;
-    if (op.has_effect()) return;
     bool flows = false;
     for (ValueId v : graph_.nodes[n].outputs) flows = flows || !contributions_(v).empty();
     if (!flows) return;

@@ -16,7 +16,7 @@ class BatchNormFolder {
  public:
   explicit BatchNormFolder(Graph& graph)
       : uses_(graph),
-        constant_(unwritten(graph, {ValueKind::parameter, ValueKind::buffer, ValueKind::constant})),
+        constant_(fixed(graph, {ValueKind::parameter, ValueKind::buffer, ValueKind::constant})),
         rewriter_(graph),
         graph_(graph) {}
 

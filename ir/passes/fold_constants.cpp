@@ -69,8 +69,7 @@ class ConstantFolder {
         continue;
       }
       Known result;
-      if (node.outputs.size() == 1 && !node.op->has_effect() && !node.op->random && !node.inputs.empty() &&
-          evaluate(node, result)) {
+      if (node.outputs.size() == 1 && !node.op->random && !node.inputs.empty() && evaluate(node, result)) {
         replace(node, std::move(result));
         continue;
       }

@@ -26,7 +26,6 @@ class ElementwiseFuser {
   explicit ElementwiseFuser(Graph& graph)
       : graph_(graph),
         uses_(graph),
-        writes_(graph),
         groups_(graph.nodes.size()),
         member_of_(graph.nodes.size()),
         gone_(graph.nodes.size(), false) {}
@@ -118,7 +117,6 @@ class ElementwiseFuser {
         if (std::find(roots.begin(), roots.end(), root) == roots.end()) roots.push_back(root);
     }
     if (roots.size() > 1 && (!is_cheap(node) || roots.size() > kMostCopies || tensor_inputs(node) > 1)) return false;
-    if (writes_.conflict(node, node.phase)) return false;
     std::vector<Group> grown;
     for (std::size_t root : roots) {
       const Node& last = graph_.nodes[root];
@@ -220,7 +218,6 @@ class ElementwiseFuser {
 
   Graph& graph_;
   Uses uses_;
-  Writes writes_;
   std::vector<Group> groups_;                        ///< by node
   std::vector<std::vector<std::size_t>> member_of_;  ///< by node: the roots of its groups
   std::vector<bool> gone_;                           ///< by node: computed inside groups only

@@ -30,7 +30,6 @@ class EpilogueFuser {
       : graph_(graph),
         options_(options),
         uses_(graph),
-        writes_(graph),
         absorbed_(graph.nodes.size(), false),
         moved_to_(graph.nodes.size(), 0) {
     for (std::size_t n = 0; n < graph.nodes.size(); ++n) moved_to_[n] = n;
@@ -77,7 +76,6 @@ class EpilogueFuser {
     if (node.op->epilogue == EpilogueUse::never || !node.attributes.program("epilogue").empty() ||
         has(node, input_of(*node.op, InputRole::residual)))
       return false;
-    if (writes_.conflict(node, node.phase)) return false;
     // The reference kernels, for all that the fast ones do not cover, have no epilogue.
     const DType dtype = graph_.type(node.outputs[0]).dtype;
     const std::span<const DType> covered = options_.target->epilogues;
@@ -166,8 +164,7 @@ class EpilogueFuser {
   /// Adds node n to the draft; operand `y` (kNone: none) is the result so far, known as `current`.
   bool absorb(Draft& draft, std::size_t n, ValueId y, std::int32_t current, const TensorType& type, int depth) const {
     const Node& node = graph_.nodes[n];
-    if (depth > kMostDepth || draft.program.steps.size() >= kMostEpilogueSteps || writes_.conflict(node, node.phase))
-      return false;
+    if (depth > kMostDepth || draft.program.steps.size() >= kMostEpilogueSteps) return false;
     const DType result = graph_.type(node.outputs[0]).dtype;
     if (result != type.dtype && result != DType::boolean) return false;
     ScalarProgram::Step step = step_of(graph_, node);
@@ -211,7 +208,6 @@ class EpilogueFuser {
   Graph& graph_;
   const PassOptions& options_;
   Uses uses_;
-  Writes writes_;
   std::vector<bool> absorbed_;
   std::vector<std::size_t> moved_to_;  ///< by node: the position of its last absorbed reader
 };

@@ -16,7 +16,7 @@ namespace {
 
 class InvertedResidualFuser {
  public:
-  explicit InvertedResidualFuser(Graph& graph) : graph_(graph), uses_(graph), writes_(graph) {}
+  explicit InvertedResidualFuser(Graph& graph) : graph_(graph), uses_(graph) {}
 
   void run() {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) fuse(n);
@@ -40,8 +40,7 @@ class InvertedResidualFuser {
     const NodeId position = uses_.maker(node.inputs[0]);
     if (position < 0 || uses_.only_reader(node.inputs[0]) < 0) return std::nullopt;
     const Node& made = graph_.nodes[at(position)];
-    if (made.op == nullptr || made.phase != node.phase || input(made, 3) != kNone || writes_.conflict(made, made.phase))
-      return std::nullopt;
+    if (made.op == nullptr || made.phase != node.phase || input(made, 3) != kNone) return std::nullopt;
     return at(position);
   }
 
@@ -81,7 +80,6 @@ class InvertedResidualFuser {
 
   Graph& graph_;
   Uses uses_;
-  Writes writes_;
 };
 
 }  // namespace

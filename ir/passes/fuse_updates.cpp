@@ -72,19 +72,7 @@ class UpdateFusion {
     if (left.empty())
       replaced_[n] = true;
     else if (left.size() < count)
-      keep_only(graph_.nodes[n], left);
-  }
-
-  static void keep_only(Node& update, const std::vector<std::size_t>& chosen) {
-    std::vector<ValueId> inputs;
-    for (std::size_t s = 0; s < update.op->inputs.size(); ++s) {
-      const InputRange range = input_range(*update.op, update.inputs.size(), s);
-      if (!update.op->inputs[s].variadic && range.begin < update.inputs.size())
-        inputs.push_back(update.inputs[range.begin]);
-      for (const std::size_t i : chosen)
-        if (update.op->inputs[s].variadic) inputs.push_back(update.inputs[range.begin + i]);
-    }
-    update.inputs = std::move(inputs);
+      graph_.nodes[n] = part_of_update(graph_.nodes[n], left);
   }
 
   bool fuse(std::size_t n, std::size_t i) {
@@ -110,6 +98,8 @@ class UpdateFusion {
       if (of_parameter) fused.inputs.insert(fused.inputs.end(), maker.inputs.begin(), maker.inputs.end());
     }
     fused.outputs.erase(fused.outputs.begin());
+    const std::vector<ValueId> updated = part_of_update(update, {i}).outputs;
+    fused.outputs.insert(fused.outputs.end(), updated.begin(), updated.end());
     gone_[at(gradient)] = true;
     replaced_[at(source.maker)] = true;
     for (const NodeId node : source.between) replaced_[at(node)] = true;
@@ -176,7 +166,7 @@ class UpdateFusion {
     return kernels::linear_backward_weight_chunks({.m = std::int64_t{1} << 31, .n = n, .k = k}) == 1;
   }
 
-  /// Whether what the gradient is computed from is still the same later: nothing that an update writes.
+  /// Whether what the gradient is computed from may be read later: nothing whose memory another update takes over.
   bool stay(const Node& maker) const {
     return std::all_of(maker.inputs.begin(), maker.inputs.end(), [&](ValueId v) {
       const ValueKind kind = graph_.value(memory_[at(v)]).kind;

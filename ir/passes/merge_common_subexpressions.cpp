@@ -1,6 +1,5 @@
 // Computes equal things once: of nodes with the same operator, inputs and attributes the first stays. Operands of
-// commutative operators may stand in any order. What reads a value that is written into is equal only as long as no
-// write lies between.
+// commutative operators may stand in any order.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -70,35 +69,24 @@ class Hash {
 
 void merge_common_subexpressions(Graph& graph, const PassOptions&) {
   Rewriter rewriter(graph);
-  ByValue<std::uint32_t> version;  // of values that are written into
   struct Seen {
     std::size_t node;
     std::vector<ValueId> inputs;
-    std::vector<std::uint32_t> versions;
   };
   std::unordered_map<std::uint64_t, std::vector<Seen>> seen;
   seen.reserve(rewriter.old().size());
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
-    if (node.op->has_effect()) {
-      for (const ValueId v : written_by(node)) ++version[v];
-      rewriter.keep(std::move(node));
-      continue;
-    }
     if (node.op->random) {
       rewriter.keep(std::move(node));
       continue;
     }
-    Seen key{graph.nodes.size(), node.inputs, {}};
+    Seen key{graph.nodes.size(), node.inputs};
     if (node.op->commutative && key.inputs.size() == 2 && key.inputs[0] > key.inputs[1])
       std::swap(key.inputs[0], key.inputs[1]);
     Hash hash;
     hash.add(node.op->name);
-    for (ValueId v : key.inputs) {
-      key.versions.push_back(version(v));
-      hash.add(static_cast<std::uint64_t>(static_cast<std::uint32_t>(v)));
-      hash.add(static_cast<std::uint64_t>(key.versions.back()));
-    }
+    for (ValueId v : key.inputs) hash.add(static_cast<std::uint64_t>(static_cast<std::uint32_t>(v)));
     for (const auto& [name, attribute] : node.attributes) {
       hash.add(std::string_view(name));
       hash.add(attribute);
@@ -106,8 +94,7 @@ void merge_common_subexpressions(Graph& graph, const PassOptions&) {
     std::vector<Seen>& bucket = seen[hash.value()];
     const auto equal = std::find_if(bucket.begin(), bucket.end(), [&](const Seen& s) {
       const Node& other = graph.nodes[s.node];
-      return other.op == node.op && s.inputs == key.inputs && s.versions == key.versions &&
-             other.attributes == node.attributes;
+      return other.op == node.op && s.inputs == key.inputs && other.attributes == node.attributes;
     });
     if (equal == bucket.end()) {
       bucket.push_back(std::move(key));

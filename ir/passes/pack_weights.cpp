@@ -31,15 +31,13 @@ bool unpacked_is_faster(const Graph& graph, const Node& node, bool backward) {
 void pack_weights(Graph& graph, const PassOptions&) {
   const bool training = !is_inference(graph);
   Rewriter rewriter(graph);
-  ByValue<int> version;  // of weights that are written into: what was packed before is stale
-  // By weight, its version, the packing, and what else the order depends on.
-  std::map<std::tuple<ValueId, int, bool, const OpDef*, Ints>, ValueId> packed;
+  // By weight, the packing, and what else the order depends on.
+  std::map<std::tuple<ValueId, bool, const OpDef*, Ints>, ValueId> packed;
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
     const bool linear = node.is(kLinear), linear_backward = node.is(kLinearBackwardInput);
     const bool convolution = node.is(kConv2d), convolution_backward = node.is(kConv2dBackwardInput),
                winograd = node.is(kConv2dWinograd);
-    for (const ValueId v : written_by(node)) ++version[v];
     if (!(linear || linear_backward || convolution || convolution_backward || winograd) ||
         node.attributes.flag("packed") || graph.type(node.inputs[0]).dtype != DType::f32 ||
         ((convolution || convolution_backward) && !node.attributes.flag("channels_last"))) {
@@ -72,7 +70,7 @@ void pack_weights(Graph& graph, const PassOptions&) {
     const OpDef& pack = linear || linear_backward ? kPackLinearWeight
                         : winograd                ? kPackConv2dWinogradWeight
                                                   : kPackConv2dWeight;
-    const auto [known, fresh] = packed.emplace(std::tuple(weight, version(weight), backward, &pack, key), kNone);
+    const auto [known, fresh] = packed.emplace(std::tuple(weight, backward, &pack, key), kNone);
     if (fresh)
       known->second = rewriter.add(pack, {weight}, std::move(attributes), node.origins, node.phase,
                                    graph.value(weight).name + (backward ? ".packed_backward" : ".packed"));

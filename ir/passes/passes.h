@@ -34,6 +34,7 @@ void fuse_reductions(Graph& graph, const PassOptions& options);
 void update_in_backward(Graph& graph, const PassOptions& options);
 void fuse_clipping(Graph& graph, const PassOptions& options);
 void fuse_updates(Graph& graph, const PassOptions& options);
+void insert_copies(Graph& graph, const PassOptions& options);
 
 /// Names of the parameters that get a gradient: those that an optimizer trains and a loss depends on. Only these have
 /// optimizer state in the program.

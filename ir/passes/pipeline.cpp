@@ -25,6 +25,7 @@ bool has_to_clip(const Graph& graph, const PassOptions& options) {
   return has_no_update(graph, options) && clips_gradients(graph);
 }
 bool inference(const Graph& graph, const PassOptions&) { return is_inference(graph); }
+bool changes_variables(const Graph& graph, const PassOptions&) { return !graph.donations.empty(); }
 bool wants_update_in_backward(const Graph& graph, const PassOptions&) { return updates_in_backward(graph); }
 
 /// Of the passes for one target.
@@ -71,9 +72,10 @@ constexpr Pass kPipeline[] = {
     {"fuse_reductions", fuse_reductions, nullptr, "chains are whole, and what only a sum reads need not be stored",
      kCpu},
     {"update_in_backward", update_in_backward, wants_update_in_backward,
-     "behind all that moves nodes: from here on a parameter changes between reads"},
-    {"fuse_updates", fuse_updates, wants_update_in_backward, "last: takes what update_in_backward has put side by side",
+     "behind all that moves nodes: an update stands right behind what reads its parameter last"},
+    {"fuse_updates", fuse_updates, wants_update_in_backward, "takes what update_in_backward has put side by side",
      kCpu},
+    {"insert_copies", insert_copies, changes_variables, "last: who reads what, and when, is settled"},
 };
 
 bool is_for(const Pass& pass, const TargetTraits& target) { return pass.target.empty() || pass.target == target.name; }

@@ -16,13 +16,13 @@ void prepare_weights(Graph& graph, const PassOptions&) {
   constexpr std::int64_t kMostGrowth = 4, kSmall = 4096;
   // What does not change from call to call, what of it depends on a parameter or buffer, and what a node of the prepare
   // phase reads.
-  ByValue<bool> known = unwritten(graph, {ValueKind::parameter, ValueKind::buffer, ValueKind::constant});
-  ByValue<bool> weight = unwritten(graph, {ValueKind::parameter, ValueKind::buffer});
+  ByValue<bool> known = fixed(graph, {ValueKind::parameter, ValueKind::buffer, ValueKind::constant});
+  ByValue<bool> weight = fixed(graph, {ValueKind::parameter, ValueKind::buffer});
   ByValue<bool> wanted, is_output;
   for (ValueId v : graph.outputs) is_output[v] = true;
 
   for (Node& node : graph.nodes) {
-    if (node.phase == Phase::prepare || node.op->has_effect() || node.op->random) {
+    if (node.phase == Phase::prepare || node.op->random) {
       if (node.phase == Phase::prepare)
         for (ValueId v : node.outputs) known[v] = weight[v] = true;
       continue;

@@ -22,7 +22,7 @@ namespace {
 
 class CausalSoftmaxes {
  public:
-  explicit CausalSoftmaxes(Graph& graph) : graph_(graph), uses_(graph), writes_(graph) {}
+  explicit CausalSoftmaxes(Graph& graph) : graph_(graph), uses_(graph) {}
 
   void run() {
     for (Node& node : graph_.nodes) {
@@ -47,7 +47,7 @@ class CausalSoftmaxes {
 
   std::optional<Masked> find_mask(ValueId x) const {
     const Node* node = maker(x);
-    if (!node || writes_.conflict(*node, node->phase)) return std::nullopt;
+    if (!node) return std::nullopt;
     const TensorType& type = graph_.type(x);
     const auto with = [&](ValueId scores, const std::optional<std::int64_t>& offset) -> std::optional<Masked> {
       if (!offset || graph_.type(scores) != type) return std::nullopt;
@@ -97,7 +97,6 @@ class CausalSoftmaxes {
 
   Graph& graph_;
   const Uses uses_;
-  const Writes writes_;
 };
 
 }  // namespace

@@ -6,18 +6,18 @@
 namespace graven::ir {
 
 void recognize_linear(Graph& graph, const PassOptions&) {
-  ByValue<bool> weight = unwritten(graph, {ValueKind::parameter});  // depends on parameters only
+  ByValue<bool> weight = fixed(graph, {ValueKind::parameter});  // depends on parameters only
   Rewriter rewriter(graph);
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
-    if (!node.op->has_effect() && !node.inputs.empty()) {
+    if (!node.inputs.empty()) {
       bool all = true;
       for (ValueId v : node.inputs) all = all && weight(v);
       for (ValueId v : node.outputs) weight[v] = all;
     }
     const bool fits = node.is(kMatmul) && weight(node.inputs[1]) && graph.type(node.inputs[1]).shape.rank() == 2 &&
-                      !weight(node.inputs[0]) && !node.attributes.flag("transpose_a") &&
-                      node.inputs.size() == 2 && node.attributes.program("epilogue").empty();
+                      !weight(node.inputs[0]) && !node.attributes.flag("transpose_a") && node.inputs.size() == 2 &&
+                      node.attributes.program("epilogue").empty();
     if (!fits) {
       rewriter.keep(std::move(node));
       continue;

@@ -1,5 +1,5 @@
-// Drops nodes that nothing reads: no output, loss or gradient depends on them, and they write into nothing. Then drops
-// the values that are left without a name in any list, and renumbers the rest.
+// Drops nodes that nothing reads: no output, loss or gradient depends on them, and nothing that a variable holds after
+// the call. Then drops the values that are left without a name in any list, and renumbers the rest.
 #include <algorithm>
 #include <functional>
 
@@ -19,11 +19,12 @@ void remove_dead_nodes(Graph& graph, const PassOptions&) {
     need(l.gradient);
   }
   for (const Gradient& g : graph.gradients) need(g.value);
+  for (const Donation& d : graph.donations) need(d.value);
   std::vector<Node> kept;
   kept.reserve(graph.nodes.size());
   for (std::size_t n = graph.nodes.size(); n-- > 0;) {
     Node& node = graph.nodes[n];
-    if (!node.op->has_effect() && std::none_of(node.outputs.begin(), node.outputs.end(), std::cref(needed))) continue;
+    if (std::none_of(node.outputs.begin(), node.outputs.end(), std::cref(needed))) continue;
     for (ValueId v : node.inputs) need(v);
     kept.push_back(std::move(node));
   }

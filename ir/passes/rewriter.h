@@ -1,6 +1,6 @@
 // How a pass rewrites a graph: it takes the old node list and writes the new one in a single walk. Values keep their
 // numbers; a value that is replaced is forwarded to its replacement wherever it is read later, in the graph's outputs,
-// losses and gradients, too.
+// losses, gradients and donations, too.
 //
 //   void drop_detach(Graph& graph, const PassOptions&) {
 //     Rewriter rewriter(graph);
@@ -80,6 +80,7 @@ class Rewriter {
       l.gradient = resolve(l.gradient);
     }
     for (Gradient& g : graph_.gradients) g.value = resolve(g.value);
+    for (Donation& d : graph_.donations) d.value = resolve(d.value);
   }
 
   Graph& graph() { return graph_; }

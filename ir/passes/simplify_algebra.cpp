@@ -47,7 +47,9 @@ bool is_exact_cast(DType from, DType to) {
 
 class Simplifier {
  public:
-  explicit Simplifier(Graph& graph) : writes_(graph), uses_(graph), rewriter_(graph), graph_(graph) {}
+  explicit Simplifier(Graph& graph) : uses_(graph), rewriter_(graph), graph_(graph) {
+    for (const Donation& d : graph.donations) fixed_[d.variable] = false;
+  }
 
   void run() {
     for (Node& node : rewriter_.old()) {
@@ -81,26 +83,19 @@ class Simplifier {
   const TensorType& type(ValueId v) const { return graph_.type(v); }
 
   Result gone(const Node& node, ValueId by) {
-    if (!node.op->alias && !stays_the_same(by, node.outputs[0])) return Result::unchanged;
+    if (!node.op->alias && !may_be(by, node.outputs[0])) return Result::unchanged;
     rewriter_.replace(node.outputs[0], by);
     return Result::gone;
   }
-  /// Whether readers of `y`, a copy of `by`, may read `by` itself: nothing writes into it before they do. (A
-  /// parameter's gradient must not be another parameter, which the same update changes.)
-  bool stays_the_same(ValueId by, ValueId y) const {
-    by = memory_of(by);
-    if (writes_.written(by, Phase::forward) || writes_.written(by, Phase::backward)) return false;
-    return !writes_.written(by, Phase::update) || read_before_update(y);
-  }
-  /// Whether forward and backward are all that reads `y`, or an alias of it.
-  bool read_before_update(ValueId y) const {
-    if (uses_.is_result(y)) return false;
-    for (NodeId n : uses_.readers(y)) {
-      const Node& reader = rewriter_.old()[at(n)];
-      if (reader.phase == Phase::update) return false;
-      if (reader.op->alias && !read_before_update(reader.outputs[0])) return false;
-    }
-    return true;
+  /// Whether readers of `y`, a copy of `by`, may read `by` itself. A result that is a variable, or a view of one, is
+  /// what that holds after the call (ir/graph.h): a copy of what it held before is another.
+  bool may_be(ValueId by, ValueId y) const { return fixed_(memory_of(by)) || !is_result(y); }
+  /// Whether it is a result of the graph, or an alias of it is.
+  bool is_result(ValueId y) const {
+    return uses_.is_result(y) || std::any_of(uses_.readers(y).begin(), uses_.readers(y).end(), [&](NodeId n) {
+             const Node& reader = rewriter_.old()[at(n)];
+             return reader.op->alias && is_result(reader.outputs[0]);
+           });
   }
   /// The value whose memory `v` is.
   ValueId memory_of(ValueId v) const {
@@ -124,7 +119,7 @@ class Simplifier {
     return become(node, kFull, {}, {{"shape", t.shape}, {"value", round_to(t.dtype, value)}, {"dtype", t.dtype}});
   }
   Result become_reshape(Node& node, ValueId from) {
-    if (!node.op->alias && !stays_the_same(from, node.outputs[0])) return Result::unchanged;
+    if (!node.op->alias && !may_be(from, node.outputs[0])) return Result::unchanged;
     return become(node, kReshape, {from}, {{"shape", type(node.outputs[0]).shape}});
   }
   /// A scalar, made once a dtype and number.
@@ -141,9 +136,9 @@ class Simplifier {
   }
 
   Result rewrite(Node& node) {
-    if (node.outputs.size() != 1 || node.op->has_effect()) return Result::unchanged;
+    if (node.outputs.size() != 1) return Result::unchanged;
     if (node.is(kFull)) return Result::unchanged;
-    if (node.is(kDetach)) return gone(node, node.inputs[0]);
+    if (node.is(kDetach, kStraightThrough, kCopy)) return gone(node, node.inputs[0]);
     if (node.is(kReshape)) return rewrite_reshape(node);
     if (node.is(kPermute)) return rewrite_permute(node);
     if (node.is(kExpand)) return rewrite_expand(node);
@@ -460,7 +455,7 @@ class Simplifier {
     return rewriter_.add(op, std::move(inputs), std::move(attributes), like.origins, like.phase, std::move(name));
   }
 
-  Writes writes_;
+  ByValue<bool> fixed_{true};  ///< whether it is no variable that another value takes over
   Uses uses_;
   Rewriter rewriter_;
   Graph& graph_;

@@ -1,7 +1,8 @@
 // Updates each module's parameters as soon as their gradients are there and nothing of the step reads the parameters
-// any more, so that a gradient's memory serves the next one: the step then holds one module's gradients at a time
-// instead of all of them. For graphs that ask for it (Graph::config, "update_in_backward"), because backward and update
-// are no longer apart: nobody can look at the gradients between them.
+// later, where the new values may take over the memory of the old ones, so that a gradient's memory serves the next
+// one: the step then holds one module's gradients at a time instead of all of them. For graphs that ask for it
+// (Graph::config, "update_in_backward"), because backward and update are no longer apart: nobody can look at the
+// gradients between them.
 //
 // An update works element by element, so it gives the same bits as the update of all parameters together.
 #include <algorithm>
@@ -39,23 +40,6 @@ std::string module_of(const std::string& parameter) {
   return dot == std::string::npos ? std::string() : parameter.substr(0, dot);
 }
 
-/// The update of some of a node's parameters, by index into its lists.
-Node part_of_update(const Node& node, const std::vector<std::size_t>& chosen, const std::string& module) {
-  Node part = node;
-  part.inputs.clear();
-  for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
-    const InputRange range = input_range(*node.op, node.inputs.size(), s);
-    if (!node.op->inputs[s].variadic) {
-      if (range.begin < node.inputs.size()) part.inputs.push_back(node.inputs[range.begin]);
-    } else {
-      for (const std::size_t i : chosen) part.inputs.push_back(node.inputs[range.begin + i]);
-    }
-  }
-  part.phase = Phase::backward;
-  part.origins = {Origin{module, {}, 0}};
-  return part;
-}
-
 }  // namespace
 
 bool updates_in_backward(const Graph& graph) { return graph.flag(kUpdateInBackward) && !graph.optimizers.empty(); }
@@ -87,11 +71,15 @@ void update_in_backward(Graph& graph, const PassOptions&) {
         if (!node.op->inputs[s].variadic || node.inputs[range.begin + i] == kNone) continue;
         const ValueId v = node.inputs[range.begin + i];
         group.ready = std::max(
-            {group.ready, readiness.made(v), node.op->inputs[s].mutated() ? readiness.last_use(v) : NodeId{-1}});
+            {group.ready, readiness.made(v), node.op->inputs[s].donated() ? readiness.last_use(v) : NodeId{-1}});
       }
     }
-    for (const auto& [module, group] : groups)
-      behind[at(group.ready)].push_back(part_of_update(node, group.chosen, module));
+    for (const auto& [module, group] : groups) {
+      Node part = part_of_update(node, group.chosen);
+      part.phase = Phase::backward;
+      part.origins = {Origin{module, {}, 0}};
+      behind[at(group.ready)].push_back(std::move(part));
+    }
     replaced[n] = true;
   }
   std::vector<Node> nodes;

@@ -124,7 +124,6 @@ Computed run_on_cuda(const ir::Graph& graph, const std::vector<TensorData>& inpu
     if (!file) throw std::runtime_error("the program wrote too little");
     result.outputs.push_back(std::move(data));
   }
-  result.inputs = inputs;
   return result;
 }
 

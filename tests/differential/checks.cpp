@@ -54,7 +54,7 @@ Results results_of(const Graph& g, const eager::Environment& values, bool gradie
   std::map<ValueId, ValueId> factors;  // by parameter
   for (const ir::Node& n : g.nodes)
     if (ir::is_update(*n.op) && ir::factor_of(n) != ir::kNone)
-      for (const ValueId p : ir::written_by(n)) factors.emplace(p, ir::factor_of(n));
+      for (const ir::InPlace& pair : ir::donated_by(n)) factors.emplace(n.inputs[pair.input], ir::factor_of(n));
   if (gradients)
     for (const ir::Gradient& gradient : g.gradients) {
       const auto factor = factors.find(gradient.parameter);

@@ -71,7 +71,7 @@ bool flag(const Attributes& attributes, std::string_view name) {
 
 /// Operators and cases that a user's graph may hold, before any pass.
 bool is_user_level(const OpDef& op) {
-  return op.cases && !op.has_effect() && !op.packs && op.name.substr(0, 6) != "fused_" && op.name != "full";
+  return op.cases && !op.donates() && !op.packs && op.name.substr(0, 6) != "fused_" && op.name != "full";
 }
 bool is_user_level(const TestCase& c) {
   if (flag(c.attributes, "channels_last") || flag(c.attributes, "packed")) return false;
@@ -336,9 +336,7 @@ class Builder {
         break;
       }
     }
-    for (const auto& [buffer, value] : assignments)
-      graph_.add_node(ir::get_op("assign"), {buffer, value}, {},
-                      {{fmt::format("assign{}", buffer), "random.cpp", ++line_}});
+    for (const auto& [buffer, value] : assignments) graph_.donations.push_back({buffer, value});
   }
 
   Graph finish() {

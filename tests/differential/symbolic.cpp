@@ -73,7 +73,6 @@ class Lift {
   /// The node on what its inputs have become; false where its operator refuses that, or its results would be of other
   /// sizes.
   bool take(const Node& node) {
-    if (node.op->has_effect()) return false;
     std::vector<ValueId> inputs;
     for (ValueId v : node.inputs) inputs.push_back(v == kNone ? kNone : at(v));
     if (try_attributes(node, inputs)) return true;

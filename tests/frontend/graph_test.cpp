@@ -361,12 +361,15 @@ TEST(Trace, BuffersAreAssigned) {
     Counter counter = child("counter", Counter());
     Tensor build(Tensor x) { return counter(counter(x)); }
   } graph;
-  EXPECT_EQ(text_of(graph.trace(spec({2}))),
+  const ir::Graph traced = graph.trace(spec({2}));
+  EXPECT_EQ(text_of(traced),
             "counter.full f32[] = full() counter\ncounter.add f32[] = add(counter.count, counter.full) counter\n"
             "counter.add_2 f32[2] = add(input_0, counter.add) counter\n"
             "counter.full_2 f32[] = full() counter\ncounter.add_3 f32[] = add(counter.add, counter.full_2) counter\n"
-            "counter.add_4 f32[2] = add(counter.add_2, counter.add_3) counter\n"
-            "= assign(counter.count, counter.add_3) counter\n");
+            "counter.add_4 f32[2] = add(counter.add_2, counter.add_3) counter\n");
+  ASSERT_EQ(traced.donations.size(), 1u);
+  EXPECT_EQ(traced.value(traced.donations[0].variable).name, "counter.count");
+  EXPECT_EQ(traced.value(traced.donations[0].value).name, "counter.add_3");
 }
 
 TEST(Trace, ComputesNothing) {

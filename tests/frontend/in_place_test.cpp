@@ -593,5 +593,71 @@ TEST(InPlace, IntegersStayIntegers) {
   EXPECT_NE(error_of([&] { flags.add_(flags, 2); }).find("add_: bools are not scaled"), std::string::npos);
 }
 
+/// Each buffer holds what the other did: neither may be overwritten before both are read.
+struct Exchange : nn::Module<Exchange> {
+  Tensor first = buffer("first", tensor({1.0, 2.0, 3.0})), second = buffer("second", tensor({-4.0, 5.0, 0.5}));
+  Tensor kept = buffer("kept", zeros({3}, DType::f64)), again = buffer("again", zeros({3}, DType::f64));
+  Tensor forward(Tensor x) {
+    const Tensor before = first.clone();
+    first.copy_(second);
+    second.copy_(before);
+    kept.add_(x);
+    again.copy_(kept);
+    return first * x + before;
+  }
+};
+struct InferExchange : nn::Graph<InferExchange> {
+  Exchange model = child("model", Exchange());
+  Tensor build(Tensor x) { return model(x); }
+};
+
+TEST(InPlace, BuffersOfAGraphExchangeTheirValues) {
+  Exchange eager;
+  InferExchange graph;
+  for (int call = 0; call < 3; ++call) {
+    const Tensor x = tensor({1.0 + call, 2.0, -1.0});
+    EXPECT_TRUE(equal(graph(x), eager(x))) << "call " << call;
+    EXPECT_TRUE(equal(graph.model.first, eager.first) && equal(graph.model.second, eager.second)) << "call " << call;
+    EXPECT_TRUE(equal(graph.model.kept, eager.kept) && equal(graph.model.again, eager.again)) << "call " << call;
+  }
+}
+
+/// A parameter that build() clips, as a critic's are, and that the optimizer changes from there.
+struct TrainClipped : nn::Graph<TrainClipped> {
+  nn::Linear layer = child("layer", nn::Linear(3, 2));
+  TrainClipped() { add_optimizer(optim::SGD(layer.parameters(), {.lr = 0.1, .momentum = 0.9})); }
+  Tensor build(Tensor x) {
+    {
+      NoGradGuard no_grad;
+      layer.weight.clamp_(-0.2, 0.2);
+    }
+    const Tensor loss = layer(x).square().mean();
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(InPlace, WhatBuildChangesTheOptimizerChangesFurther) {
+  manual_seed(3);
+  TrainClipped graph;
+  nn::Linear eager(3, 2);
+  eager.load_state_dict(graph.layer.state_dict());
+  optim::SGD optimizer(eager.parameters(), {.lr = 0.1, .momentum = 0.9});
+  for (int step = 0; step < 3; ++step) {
+    const Tensor x = randn({4, 3});
+    {
+      NoGradGuard no_grad;
+      eager.weight.clamp_(-0.2, 0.2);
+    }
+    optimizer.zero_grad();
+    const Tensor loss = eager(x).square().mean();
+    loss.backward();
+    optimizer.step();
+    EXPECT_TRUE(allclose(graph(x), loss.detach(), 1e-5, 1e-6)) << "step " << step;
+    EXPECT_TRUE(allclose(graph.layer.weight.detach(), eager.weight.detach(), 1e-5, 1e-6))
+        << "step " << step << ": " << graph.layer.weight << " where " << eager.weight << " is due";
+  }
+}
+
 }  // namespace
 }  // namespace graven

@@ -32,18 +32,18 @@ std::vector<Match> guesses(const std::string& text) {
   static const std::string names = "\"(?:" + names_with_roles() + ")\"";
   static const std::string pattern =
       "(?:\\.|->)name *[!=]= *" + names + "|" + names + " *[!=]= *[^ ;]*(?:\\.|->)name\\b" +
-      "|\\bname\\b[^;\\n]*\"pack_\"|variadic[^;|\\n]*&&[^;|\\n]*mutated|mutated[^;|\\n]*&&[^;|\\n]*variadic";
+      "|\\bname\\b[^;\\n]*\"pack_\"|variadic[^;|\\n]*&&[^;|\\n]*donated|donated[^;|\\n]*&&[^;|\\n]*variadic";
   return matches(text, pattern);
 }
 
 TEST(InputRoles, GuessesAreFound) {
   for (const char* text :
        {"if (spec.name == \"lr\") f();", "op.inputs[i].name != \"residual\"", "if (\"step\" == input->name)",
-        "op.name.substr(0, 5) == \"pack_\"", "n.op->name.starts_with(\"pack_\")", "spec.variadic && !spec.mutated()",
-        "i.mutated() && i.variadic"})
+        "op.name.substr(0, 5) == \"pack_\"", "n.op->name.starts_with(\"pack_\")", "spec.variadic && !spec.donated()",
+        "i.donated() && i.variadic"})
     EXPECT_EQ(guesses(text).size(), 1u) << text;
   for (const char* text : {"op.name == \"where\"", "attributes.number(\"step\")", "if (name == \"lr\" || other)",
-                           "spec.role == InputRole::step", "const bool variadic = false; x && y.mutated();"})
+                           "spec.role == InputRole::step", "const bool variadic = false; x && y.donated();"})
     EXPECT_TRUE(guesses(text).empty()) << text;
 }
 

@@ -40,6 +40,7 @@ Graph everything() {
   const ValueId z = g.call("relu", {p}, {}, {});
   const ValueId w = g.call("relu", {c}, {}, {{"größe", "ü.cpp", 1}});
   g.outputs = {y, x, y, w};
+  g.donations = {{p, z}};
   Tree leaf0, leaf1, none, list, map;
   leaf1.index = 1;
   none.kind = Tree::Kind::none;
@@ -104,6 +105,32 @@ TEST(Json, ReadsBackWhatItWrites) {
   const auto& before = g.constants.begin()->second->bytes;
   const auto& after = r.constants.begin()->second->bytes;
   EXPECT_EQ(std::memcmp(before.data(), after.data(), before.size()), 0);
+}
+
+// Graphs that were saved with nodes that assign have donations.
+TEST(Json, ReadsAssignmentsAsDonations) {
+  Graph g;
+  const ValueId x = g.add_input("x", {DType::f32, {3}}), kept = g.add_buffer("kept", {DType::f32, {3}});
+  g.outputs = {g.call("relu", {x}, {}, {})};
+  g.donations = {{kept, g.outputs[0]}};
+  const std::string text = to_json(g);
+  Graph plain = g;
+  plain.donations.clear();
+  std::string old = to_json(plain);
+  const std::string nodes_end = "\n],\n\"outputs\"";
+  ASSERT_NE(old.find(nodes_end), std::string::npos);
+  old.insert(old.find(nodes_end),
+             ",\n{\"outputs\": [], \"op\": \"assign\", \"inputs\": [\"kept\", \"relu\"], \"attributes\": {}, "
+             "\"phase\": \"forward\", \"origins\": []}");
+  EXPECT_EQ(to_json(from_json(old, "graph.json")), text);
+  old.replace(old.find("[\"kept\", \"relu\"]"), 16, "[\"kept\"]");
+  try {
+    from_json(old, "graph.json");
+    ADD_FAILURE() << "read";
+  } catch (const UserError& e) {
+    EXPECT_NE(e.message().find("graph.json: nodes[1].inputs: expected a variable and a value"), std::string::npos)
+        << e.message();
+  }
 }
 
 TEST(Text, SaysTheSameAsTheJson) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "ir/diagnostic.h"
@@ -71,8 +72,20 @@ TEST(Verify, FindsEachViolation) {
       {"stands twice in the list", [](Graph& g) { g.inputs.push_back(g.inputs[0]); }},
       {"but is of another kind", [](Graph& g) { g.inputs.push_back(g.parameters[0]); }},
       {"without a gradient it must have one element", [](Graph& g) { g.losses[0].value = g.outputs[0]; }},
-      {"which is no parameter, buffer or state",
-       [](Graph& g) { g.add_node(get_op("assign"), {g.outputs[0], g.outputs[0]}, {}, {}); }},
+      {"which is no parameter, buffer or state", [](Graph& g) { g.donations = {{g.outputs[0], g.outputs[0]}}; }},
+      {"is to hold two values",
+       [](Graph& g) {
+         const ValueId w = g.parameters[0];
+         g.donations = {{w, w}, {w, w}};
+       }},
+      {"which it is to hold, is f32[batch,3]", [](Graph& g) { g.donations = {{g.parameters[0], g.inputs[0]}}; }},
+      {"the prepare phase has read it",
+       [](Graph& g) {
+         const ValueId w = g.parameters[0];
+         g.donations = {{w, g.call("relu", {w}, {}, {})}};
+         g.call("neg", {w}, {}, {}, Phase::prepare);
+         std::rotate(g.nodes.begin(), g.nodes.end() - 1, g.nodes.end());
+       }},
       {"lack defaults", [](Graph& g) { g.nodes[2].attributes.erase("keepdim"); }},
       {"refers to value 99", [](Graph& g) { g.outputs = {99}; }},
       {"has no data", [](Graph& g) { g.add_value("c", ValueKind::constant, {DType::f32, {}}); }},
@@ -136,11 +149,20 @@ TEST(Verify, UpdatesDoWhatTheirGroupsSay) {
       {"keeps 'v', expected 'w-momentum'", [](Graph& g) { rename(g, "w-momentum", "v"); }},
       {"has no parameter to update",
        [](Graph& g) { g.nodes[2].inputs.erase(g.nodes[2].inputs.begin(), g.nodes[2].inputs.begin() + 3); }},
-      {"'w' is updated twice", [](Graph& g) { g.nodes.push_back(g.nodes[2]); }},
+      {"'w' is updated twice",
+       [](Graph& g) {
+         Node again = g.nodes[2];
+         for (ValueId& v : again.outputs) v = g.add_value("again", ValueKind::node, g.type(v));
+         g.nodes.push_back(again);
+       }},
+      {"changes 'w', but nothing is to hold 'new(w)'", [](Graph& g) { g.donations.erase(g.donations.begin()); }},
       {"'w' is updated twice",
        [](Graph& g) {
          auto& inputs = g.nodes[2].inputs;
          inputs = {inputs[0], inputs[0], inputs[1], inputs[1], inputs[2], inputs[2], inputs[3], inputs[4]};
+         const auto again = [&](ValueId v) { return g.add_value("again", ValueKind::node, g.type(v)); };
+         auto& outputs = g.nodes[2].outputs;
+         outputs = {outputs[0], again(outputs[0]), outputs[1], again(outputs[1])};
        }},
       {"the list of outputs refers to the hyper-parameter 'step'", [](Graph& g) { g.outputs = {g.find("step")}; }},
       {"the list of losses refers to the hyper-parameter 'lr.0'",
@@ -150,15 +172,14 @@ TEST(Verify, UpdatesDoWhatTheirGroupsSay) {
       {"'w' has a gradient and an optimizer, but no update",
        [](Graph& g) {
          g.nodes.erase(g.nodes.begin() + 2);
+         g.donations.erase(g.donations.begin(), g.donations.begin() + 2);
          g.states.clear();
          g.value(g.find("w-momentum")).kind = ValueKind::parameter;
          g.parameters.push_back(g.find("w-momentum"));
        }},
       {"the state 'other' belongs to no update", [](Graph& g) { g.add_state("other", {DType::f32, {4}}); }},
-      {"writes into the state 'w-momentum', but is no update",
-       [](Graph& g) {
-         g.add_node(get_op("assign"), {g.find("w-momentum"), g.gradients[0].value}, {}, {}, Phase::update);
-       }},
+      {"the state 'other' is to hold 'relu', which no update makes",
+       [](Graph& g) { g.donations.push_back({g.add_state("other", {DType::f32, {4}}), g.gradients[0].value}); }},
       {"updates in the forward phase",
        [](Graph& g) {
          for (Node& node : g.nodes) node.phase = Phase::forward;
@@ -171,6 +192,14 @@ TEST(Verify, UpdatesDoWhatTheirGroupsSay) {
     EXPECT_NE(find_violation(g).value_or("nothing").find(c.expected), std::string::npos)
         << "expected: " << c.expected << "\nfound: " << find_violation(g).value_or("nothing");
   }
+}
+
+TEST(Verify, CountsWhatAnUpdateChangesWithoutInference) {
+  Graph g = trained();
+  g.nodes[2].outputs.clear();
+  g.donations.erase(g.donations.begin(), g.donations.begin() + 2);
+  EXPECT_NE(find_violation(g, {.infer = false}).value_or("nothing").find("fewer than what it changes of its inputs"),
+            std::string::npos);
 }
 
 }  // namespace

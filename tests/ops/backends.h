@@ -9,9 +9,9 @@
 
 namespace graven::tests {
 
-/// Values of a graph by position: outputs, then (for operators that write into their inputs) the inputs afterwards.
+/// Values of a graph by position.
 struct Computed {
-  std::vector<ir::TensorData> outputs, inputs;
+  std::vector<ir::TensorData> outputs;
 };
 
 /// Random contents within the test case's limits; the same for the same seed.

@@ -12,9 +12,9 @@ namespace graven::tests {
 /// Contents for every input of the graph: the case's own limits, [-1, 1) for gradients of outputs.
 std::vector<ir::TensorData> random_inputs(const CaseGraph& made, const ir::OpDef& op, const ir::TestCase& test_case);
 
-/// Runs one case's graph; `effect`: what was written into the inputs counts, too.
+/// Runs one case's graph.
 void compare(const Backend& backend, const CaseGraph& made, const std::vector<ir::TensorData>& inputs,
-             const ir::TestCase& test_case, bool effect);
+             const ir::TestCase& test_case);
 
 /// A gradient is a longer computation than the operator.
 ir::TestCase looser(const ir::TestCase& test_case);

@@ -149,7 +149,7 @@ TEST(Equivalence, WhatIsNearlyARewriteIsNone) {
        [] {
          return of([](Graph& g, Recorder& r, ValueId x, ValueId y) {
            const ValueId buffer = g.add_buffer("buffer", {DType::f32, {2, 3}}), squares = r("", "square", {buffer});
-           r.all("", "assign", {buffer, x});
+           g.donations.push_back({buffer, x});
            g.outputs = {r("", "sum", {squares}, {{"dims", Ints{1}}}), y};
          });
        }},
@@ -157,7 +157,7 @@ TEST(Equivalence, WhatIsNearlyARewriteIsNone) {
        [] {
          return of([](Graph& g, Recorder& r, ValueId x, ValueId y) {
            const ValueId buffer = g.add_buffer("buffer", {DType::f32, {2, 3}}), sine = r("", "sin", {buffer});
-           r.all("", "assign", {buffer, x});
+           g.donations.push_back({buffer, x});
            g.outputs = {r("", "tanh", {sine}), y};
          });
        }},
@@ -174,7 +174,7 @@ TEST(Equivalence, WhatIsNearlyARewriteIsNone) {
          return of([](Graph& g, Recorder& r, ValueId x, ValueId y) {
            const ValueId buffer = g.add_buffer("buffer", {DType::f32, {2, 3}});
            const ValueId sum = r("", "add", {r("", "linear", {x, parameter(g, "w", {3, 3})}), buffer});
-           r.all("", "assign", {buffer, y});
+           g.donations.push_back({buffer, y});
            g.outputs = {r("", "tanh", {sum})};
          });
        }},
@@ -182,7 +182,7 @@ TEST(Equivalence, WhatIsNearlyARewriteIsNone) {
        [] {
          return of([](Graph& g, Recorder& r, ValueId x, ValueId y) {
            const ValueId buffer = g.add_buffer("buffer", {DType::f32, {3, 2}}), product = r("", "matmul", {x, buffer});
-           r.all("", "assign", {buffer, r("", "permute", {y}, {{"dims", Ints{1, 0}}})});
+           g.donations.push_back({buffer, r("", "permute", {y}, {{"dims", Ints{1, 0}}})});
            g.outputs = {r("", "tanh", {product})};
          });
        }},
@@ -190,7 +190,7 @@ TEST(Equivalence, WhatIsNearlyARewriteIsNone) {
        [] {
          return of([](Graph& g, Recorder& r, ValueId x, ValueId y) {
            const ValueId buffer = g.add_buffer("buffer", {DType::f32, {2, 3}}), before = r("", "linear", {x, buffer});
-           r.all("", "assign", {buffer, y});
+           g.donations.push_back({buffer, y});
            g.outputs = {before, r("", "linear", {x, buffer})};
          });
        }},
@@ -198,7 +198,7 @@ TEST(Equivalence, WhatIsNearlyARewriteIsNone) {
        [] {
          return of([](Graph& g, Recorder& r, ValueId x, ValueId y) {
            const ValueId buffer = g.add_buffer("buffer", {DType::f32, {2, 3}});
-           r.all("", "assign", {buffer, x});
+           g.donations.push_back({buffer, x});
            g.outputs = {r("", "mul", {r("", "sin", {buffer}), y})};
          });
        }},
@@ -208,7 +208,7 @@ TEST(Equivalence, WhatIsNearlyARewriteIsNone) {
            const ValueId images = g.add_input("images", {DType::f32, {2, 3, 4, 4}}),
                          buffer = g.add_buffer("buffer", {DType::f32, {2, 3, 4, 4}});
            const ValueId w = parameter(g, "w", {4, 3, 3, 3}), before = r("", "conv2d", {buffer, w});
-           r.all("", "assign", {buffer, images});
+           g.donations.push_back({buffer, images});
            g.outputs = {before, r("", "conv2d", {buffer, w})};
          });
        }},

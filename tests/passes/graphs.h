@@ -245,8 +245,8 @@ inline Graph residual_training(std::int64_t batch = 2) {
     const ValueId mean = g.add_buffer(path + ".running_mean", {DType::f32, {4}}),
                   var = g.add_buffer(path + ".running_var", {DType::f32, {4}});
     const std::vector<ValueId> out = record.all(path, "batch_norm_training", {x, gamma, beta, mean, var});
-    record.all(path, "assign", {mean, out[3]});
-    record.all(path, "assign", {var, out[4]});
+    g.donations.push_back({mean, out[3]});
+    g.donations.push_back({var, out[4]});
     return out[0];
   };
   ValueId x = record("model.conv1", "conv2d", {images, parameter(g, "model.conv1.weight", {4, 3, 3, 3})},

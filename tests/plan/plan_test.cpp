@@ -21,7 +21,7 @@ using ir::DType;
 using ir::Graph;
 using ir::InferContext;
 using ir::InputRole;
-using ir::kAssign;
+using ir::kCopy;
 using ir::KernelCall;
 using ir::NodeView;
 using ir::OpDef;
@@ -66,7 +66,7 @@ const OpDef kInPlaceIndex{.name = "in_place_index",
                           .kernel = kInPlace.kernel};
 const OpDef kView{.name = "view", .inputs = {{"x"}}, .infer = same_as_first, .alias = true};
 const OpDef kWrite{.name = "write",
-                   .inputs = {{.name = "target", .role = InputRole::target}, {"value"}},
+                   .inputs = {{.name = "target", .role = InputRole::parameter}, {"value"}},
                    .infer = [](InferContext&) {},
                    .kernel = plain_kernel};
 const OpDef kUpdate{.name = "update",
@@ -85,6 +85,25 @@ struct Builder {
   }
   ValueId call(const OpDef& op, std::vector<ValueId> inputs, Phase phase = Phase::forward) {
     return add(op, std::move(inputs), {}, phase)[0];
+  }
+  /// What the variable holds after the call: by a copy, as insert_copies makes it.
+  ValueId hold(ValueId variable, ValueId value, Phase phase = Phase::forward) {
+    return held(variable, call(kCopy, {value}, phase));
+  }
+  /// By an update of what it holds so far.
+  ValueId write(ValueId variable, ValueId old, ValueId value) { return held(variable, call(kWrite, {old, value})); }
+  std::vector<ValueId> update(const std::vector<ValueId>& parameters, const std::vector<ValueId>& gradients,
+                              Phase phase = Phase::update) {
+    std::vector<ValueId> inputs = parameters;
+    inputs.insert(inputs.end(), gradients.begin(), gradients.end());
+    const std::vector<ValueId> updated = add(kUpdate, std::move(inputs), {}, phase);
+    for (std::size_t i = 0; i < updated.size(); ++i) held(parameters[i], updated[i]);
+    return updated;
+  }
+  ValueId held(ValueId variable, ValueId value) {
+    std::erase_if(graph.donations, [&](const ir::Donation& d) { return d.variable == variable; });
+    graph.donations.push_back({variable, value});
+    return value;
   }
   ValueId resize(std::vector<ValueId> inputs, std::int64_t n) { return add(kResize, std::move(inputs), {{"n", n}})[0]; }
   Plan plan() {
@@ -213,8 +232,7 @@ TEST(Plan, WritersWaitForReadersAndReadersForWriters) {
   const ValueId x = b.graph.add_input("x", floats(1000));
   const ValueId state = b.graph.add_buffer("state", floats(1000));
   const ValueId y = b.call(kPlain, {state});
-  b.add(kWrite, {state, x});
-  const ValueId z = b.resize({state}, 4);
+  const ValueId z = b.resize({b.write(state, state, x)}, 4);
   b.graph.outputs = {b.call(kPlain, {b.resize({z}, 8), y})};
   const Plan plan = b.plan();
   std::vector<int> position(b.graph.nodes.size());
@@ -302,7 +320,7 @@ TEST(Plan, GradientsOfParametersHaveTheirOwnHome) {
   const ValueId p = b.graph.add_parameter("p", floats(16), true);
   const ValueId loss = b.resize({x, p}, 1);
   const ValueId gradient = b.call(kPlain, {p, x}, Phase::backward);
-  b.add(kUpdate, {p, gradient}, {}, Phase::update);
+  b.update({p}, {gradient});
   b.graph.losses = {{loss, ir::kNone}};
   b.graph.outputs = {loss};
   const Plan plan = b.plan();
@@ -321,8 +339,8 @@ TEST(Plan, TermsOfAGradientAreAddedUpWhereItLies) {
   const ValueId sum = b.call(kInPlace, {first, second}, Phase::backward);
   const ValueId read_twice = b.call(kPlain, {q, x}, Phase::backward);
   const ValueId square = b.call(kInPlace, {read_twice, read_twice}, Phase::backward);
-  b.add(kUpdate, {p, sum}, {}, Phase::update);
-  b.add(kUpdate, {q, square}, {}, Phase::update);
+  b.update({p}, {sum});
+  b.update({q}, {square});
   b.graph.losses = {{loss, ir::kNone}};
   b.graph.outputs = {loss};
   const Plan plan = b.plan();
@@ -342,7 +360,7 @@ TEST(Plan, TermsOfAGradientThatAreMoreThanThatStayWhereTheyAre) {
   const ValueId result = b.call(kPlain, {p, x}, Phase::backward);
   const ValueId sum = b.call(kInPlace, {result, x}, Phase::backward),
                 of_forward = b.call(kInPlace, {forward, x}, Phase::backward);
-  b.add(kUpdate, {p, q, r, sum, of_forward, of_forward}, {}, Phase::update);
+  b.update({p, q, r}, {sum, of_forward, of_forward});
   b.graph.losses = {{loss, ir::kNone}};
   b.graph.outputs = {loss, result};
   const Plan plan = b.plan();
@@ -366,40 +384,33 @@ bool is_written_through(ValueId (*build)(Builder& b, ValueId x, ValueId buffer))
 TEST(Plan, WhatIsAssignedIsComputedWhereItBelongs) {
   EXPECT_TRUE(is_written_through([](Builder& b, ValueId x, ValueId buffer) {
     const ValueId value = b.call(kPlain, {x});
-    b.add(kAssign, {buffer, value});
+    b.hold(buffer, value);
     return value;
   }));
   EXPECT_TRUE(is_written_through([](Builder& b, ValueId, ValueId buffer) {
     const ValueId value = b.call(kInPlace, {buffer});
-    b.add(kAssign, {buffer, value});
+    b.hold(buffer, value);
     return value;
   })) << "the kernel reads each element where it writes it";
   EXPECT_FALSE(is_written_through([](Builder& b, ValueId, ValueId buffer) {
     const ValueId value = b.call(kPlain, {buffer});
-    b.add(kAssign, {buffer, value});
+    b.hold(buffer, value);
     return value;
   })) << "the kernel reads the old contents while it writes";
   EXPECT_FALSE(is_written_through([](Builder& b, ValueId x, ValueId buffer) {
     const ValueId value = b.call(kPlain, {x});
     b.graph.outputs = {b.call(kPlain, {buffer})};
-    b.add(kAssign, {buffer, value});
+    b.hold(buffer, value);
     return value;
   })) << "the old contents are read between";
   EXPECT_FALSE(is_written_through([](Builder& b, ValueId x, ValueId buffer) {
     const ValueId value = b.call(kPlain, {x});
-    b.add(kAssign, {buffer, value});
-    b.graph.outputs = {b.call(kPlain, {buffer})};
-    b.add(kAssign, {buffer, x});
-    return value;
-  })) << "something else is assigned later";
-  EXPECT_FALSE(is_written_through([](Builder& b, ValueId x, ValueId buffer) {
-    const ValueId value = b.call(kPlain, {x});
-    b.add(kAssign, {buffer, value}, {}, Phase::update);
+    b.hold(buffer, value, Phase::update);
     return value;
   })) << "forward() changes nothing that the update does";
   EXPECT_FALSE(is_written_through([](Builder& b, ValueId x, ValueId buffer) {
     const ValueId value = b.call(kPlain, {x});
-    b.add(kAssign, {buffer, value});
+    b.hold(buffer, value);
     b.graph.losses = {{value, ir::kNone}};
     b.graph.outputs = {value};
     return value;
@@ -411,9 +422,7 @@ TEST(Plan, WhatIsAssignedTwiceIsCopiedOnce) {
   Builder b;
   const ValueId x = b.graph.add_input("x", floats(16)), value = b.call(kPlain, {x});
   const ValueId first = b.graph.add_buffer("first", floats(16)), second = b.graph.add_buffer("second", floats(16));
-  b.add(kAssign, {first, value});
-  b.add(kAssign, {second, value});
-  b.graph.outputs = {b.call(kPlain, {first, second})};
+  b.graph.outputs = {b.call(kPlain, {b.hold(first, value), b.hold(second, value)})};
   const Plan plan = b.plan();
   EXPECT_EQ(place(plan, value).alias_of, first);
   std::vector<std::string> calls;
@@ -441,43 +450,37 @@ TEST(Plan, ReadsAndWritesOfOneMemoryStayInOrder) {
       {"a write after a read, a read after a write",
        [](Builder& b, ValueId x, ValueId buffer) {
          b.call(kPlain, {buffer});
-         b.add(kWrite, {buffer, x});
-         b.call(kPlain, {buffer});
+         b.call(kPlain, {b.write(buffer, buffer, x)});
        },
        {{}, {0}, {1}}},
       {"a write after two reads",
        [](Builder& b, ValueId x, ValueId buffer) {
          b.call(kPlain, {buffer});
          b.call(kPlain, {x, buffer});
-         b.add(kWrite, {buffer, x});
+         b.write(buffer, buffer, x);
        },
        {{}, {}, {0, 1}}},
       {"a write after a write",
-       [](Builder& b, ValueId x, ValueId buffer) {
-         b.add(kWrite, {buffer, x});
-         b.add(kWrite, {buffer, x});
-       },
+       [](Builder& b, ValueId x, ValueId buffer) { b.write(buffer, b.write(buffer, buffer, x), x); },
        {{}, {0}}},
       {"two reads between two writes",
        [](Builder& b, ValueId x, ValueId buffer) {
-         b.add(kWrite, {buffer, x});
-         b.call(kPlain, {buffer});
-         b.call(kPlain, {buffer});
-         b.add(kWrite, {buffer, x});
-         b.call(kPlain, {buffer});
+         const ValueId first = b.write(buffer, buffer, x);
+         b.call(kPlain, {first});
+         b.call(kPlain, {first});
+         b.call(kPlain, {b.write(buffer, first, x)});
        },
        {{}, {0}, {0}, {0, 1, 2}, {3}}},
       {"a read through a view, which is passed first",
        [](Builder& b, ValueId x, ValueId buffer) {
          b.call(kPlain, {b.call(kView, {buffer})});
-         b.add(kWrite, {buffer, x});
+         b.write(buffer, buffer, x);
        },
        {{}, {}, {0, 1}}},
       {"a write through a view",
        [](Builder& b, ValueId x, ValueId buffer) {
          b.call(kPlain, {buffer});
-         b.add(kWrite, {b.call(kView, {buffer}), x});
-         b.call(kPlain, {buffer});
+         b.call(kPlain, {b.write(buffer, b.call(kView, {buffer}), x)});
        },
        {{}, {}, {0, 1}, {2}}},
       {"each of several that are written at once, but not what is only read beside them",
@@ -485,23 +488,20 @@ TEST(Plan, ReadsAndWritesOfOneMemoryStayInOrder) {
          const ValueId other = b.graph.add_buffer("other", floats(16)), read = b.graph.add_buffer("read", floats(16));
          b.call(kPlain, {other});
          b.call(kPlain, {read});
-         b.add(kUpdate, {buffer, other, x, read});
+         const std::vector<ValueId> updated = b.update({buffer, other}, {x, read}, Phase::forward);
          b.call(kPlain, {read});
-         b.call(kPlain, {buffer});
-         b.add(kWrite, {read, x});
+         b.call(kPlain, {updated[0]});
+         b.write(read, read, x);
        },
        {{}, {}, {0}, {}, {2}, {1, 2, 3}}},
       {"what is computed where it is assigned to waits for who reads the old contents",
        [](Builder& b, ValueId x, ValueId buffer) {
          b.call(kPlain, {buffer});
-         b.add(kAssign, {buffer, b.call(kPlain, {x})});
+         b.hold(buffer, b.call(kPlain, {x}));
        },
        {{}, {0}, {1}}},
       {"and who reads the new ones waits for it",
-       [](Builder& b, ValueId x, ValueId buffer) {
-         b.add(kAssign, {buffer, b.call(kPlain, {x})});
-         b.call(kPlain, {buffer});
-       },
+       [](Builder& b, ValueId x, ValueId buffer) { b.call(kPlain, {b.hold(buffer, b.call(kPlain, {x}))}); },
        {{}, {0}, {0}}},
   };
   for (const auto& c : cases) {
@@ -574,6 +574,7 @@ Graph random_graph(unsigned seed, int nodes) {
   Builder b;
   std::vector<ValueId> values{b.graph.add_input("x", floats(64)), b.graph.add_input("y", floats(1000))};
   const ValueId state = b.graph.add_buffer("state", floats(64));
+  ValueId held = state;
   for (int i = 0; i < nodes; ++i) {
     auto pick = [&] {
       return values[below(3) == 0 ? below(values.size())
@@ -595,9 +596,9 @@ Graph random_graph(unsigned seed, int nodes) {
         break;
       case 4:
         if (below(4) == 0)
-          b.add(kWrite, {state, a});
+          held = b.write(state, held, a);
         else
-          values.push_back(b.call(kPlain, {state, a}));
+          values.push_back(b.call(kPlain, {held, a}));
         break;
       default:
         values.push_back(b.call(kInPlace, {a, c}));
@@ -696,25 +697,23 @@ TEST(Plan, TheCheckerNoticesWhatComputesSomethingElse) {
       {"a write before the read of the old contents",
        [](Builder& b, const Nodes& given) {
          b.graph.outputs = {b.call(kPlain, {given.buffer})};
-         b.add(kWrite, {given.buffer, given.x});
+         b.write(given.buffer, given.buffer, given.x);
        },
        [](const Graph&, Plan& plan) { swap_steps(plan, 0, 1); }, "does not find"},
       {"a read before the write",
        [](Builder& b, const Nodes& given) {
-         b.add(kWrite, {given.buffer, given.x});
-         b.graph.outputs = {b.call(kPlain, {given.buffer})};
+         b.graph.outputs = {b.call(kPlain, {b.write(given.buffer, given.buffer, given.x)})};
        },
        [](const Graph&, Plan& plan) { swap_steps(plan, 0, 1); }, "does not find"},
       {"two writes in the other order",
        [](Builder& b, const Nodes& given) {
-         b.add(kWrite, {given.buffer, given.x});
-         b.add(kWrite, {given.buffer, given.weight});
+         b.write(given.buffer, b.write(given.buffer, given.buffer, given.x), given.weight);
        },
        [](const Graph&, Plan& plan) { swap_steps(plan, 0, 1); }, "does not find"},
       {"a write before a read through a view",
        [](Builder& b, const Nodes& given) {
          b.graph.outputs = {b.call(kPlain, {b.call(kView, {given.buffer})})};
-         b.add(kWrite, {given.buffer, given.x});
+         b.write(given.buffer, given.buffer, given.x);
        },
        [](const Graph&, Plan& plan) { swap_steps(plan, 1, 2); }, "does not find"},
       {"a result where another is still to be read",
@@ -783,17 +782,17 @@ TEST(Plan, TheCheckerNoticesWhatComputesSomethingElse) {
        [](Builder& b, const Nodes& given) {
          const ValueId y = b.call(kPlain, {given.buffer});
          b.graph.outputs = {b.call(kPlain, {y})};
-         b.add(kAssign, {given.buffer, y});
+         b.hold(given.buffer, y);
        },
        [](const Graph&, Plan& plan) { step_of(plan, 2).call = {}; }, "is not run"},
       {"a new content that is computed in the buffer before the old one is read",
        [](Builder& b, const Nodes& given) {
          const ValueId y = b.call(kPlain, {given.x});
          b.graph.outputs = {b.call(kPlain, {given.buffer})};
-         b.add(kAssign, {given.buffer, y});
+         b.hold(given.buffer, y);
        },
        [](const Graph& g, Plan& plan) {
-         placed(plan, g.nodes[0].outputs[0]) = {.home = Home::alias, .alias_of = g.nodes[2].inputs[0]};
+         placed(plan, g.nodes[0].outputs[0]) = {.home = Home::alias, .alias_of = g.donations[0].variable};
          step_of(plan, 2).call = {};
          plan.buffers.clear();
          plan.arena_bytes = plan.lower_bound = 0;
@@ -806,7 +805,7 @@ TEST(Plan, TheCheckerNoticesWhatComputesSomethingElse) {
       {"what is made in the update before forward has read it",
        [](Builder& b, const Nodes& given) {
          b.graph.outputs = {b.call(kPlain, {given.weight, given.x})};
-         b.add(kUpdate, {given.weight, given.x}, {}, Phase::update);
+         b.update({given.weight}, {given.x});
        },
        [](const Graph&, Plan& plan) { swap_steps(plan, 0, 1); }, "phases"},
       {"a node that is left out",

@@ -105,10 +105,10 @@ class Reader {
       headers.insert("include " + file);
       config_headers.insert("include " + file);
 
-      std::string config = fmt::format("config of {} in {}:", n.op->name, n.op->has_effect() ? "the update" : place(n));
+      std::string config = fmt::format("config of {} in {}:", n.op->name, n.op->donates() ? "the update" : place(n));
       for (const auto& [key, value] : step.call.config) config += fmt::format(" {} = {}", key, field(value));
       // What the updates of several groups share, and an evaluation has of the training, is one line.
-      if (!n.op->has_effect() || shared.insert(config).second)
+      if (!n.op->donates() || shared.insert(config).second)
         if (!evaluation_ || !out_["configs.h"].contains(forward_of(config)))
           out_["configs.h"].insert(forward_of(config));
 
@@ -159,7 +159,7 @@ class Reader {
         const Home home = plan_.placements[at(codegen::root(plan_, v))].home;
         if (home == Home::arena || home == Home::input) types += " " + graph_.type(v).to_string();
       };
-      if (!n.op->has_effect()) {
+      if (!n.op->donates()) {
         for (const ValueId v : n.inputs)
           if (v != ir::kNone) add(v);
         types += " ->";

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 /* SHA-256 of graph.json, which checkpoints and saved weights name. */
-#define MY_LINEAR_GRAPH graph_1703fb57c9efc1f2e15168358c28056e185e66ed8aa9cfd2cb7874e8c15b0cdf
+#define MY_LINEAR_GRAPH graph_ef3dc7107fd6a75bbeb7d0acba06b0860f94b6c65e95096830bbcfd5ac3ddb2f
 
 /* What a library shows of the project, where it is compiled; nothing to whoever uses it. */
 #ifndef GRAVEN_API

@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 /* SHA-256 of graph.json, which checkpoints and saved weights name. */
-#define POLYNOMIAL_FIT_GRAPH graph_0aaedf1f01365fcf532078e1ba88b21d19e4b211c0381bc7cfe4abccfb3db5a3
+#define POLYNOMIAL_FIT_GRAPH graph_531b9396e87520aafb245698edb73632f6251ba9feeb785200f870aca1c090dd
 
 /* What a library shows of the project, where it is compiled; nothing to whoever uses it. */
 #ifndef GRAVEN_API

@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 /* SHA-256 of graph.json, which checkpoints and saved weights name. */
-#define POLYNOMIAL_FIT_CUDA_GRAPH graph_abbbf61ea266610b8a89f4b89096a4a1d70d7c7e0a1c3739a7963c4aae6fcf28
+#define POLYNOMIAL_FIT_CUDA_GRAPH graph_4238b6ea5f204862be06694c67f833484cd94844e66b749e327ef6da9eba19d2
 
 /* What a library shows of the project, where it is compiled; nothing to whoever uses it. */
 #ifndef GRAVEN_API
