@@ -2,9 +2,8 @@
 // beside it at most one file of the kernel's name in each of kernels/config, kernels/reference, kernels/cpu,
 // kernels/cuda. Dispatch, JSON, eager mode, fusion, tests and the table of operators follow from the entry.
 //
-//   static void infer(InferContext& c) { c.output(c.input(0).dtype, c.input(0).shape); }
 //   static void gradient(GradientBuilder& g) { g.set(0, g.call("mul", {g.output_gradient(), g.call("gt", ...)})); }
-//   const OpDef kRelu{.name = "relu", .doc = "y = max(x, 0)", .inputs = {{"x"}}, .infer = infer,
+//   const OpDef kRelu{.name = "relu", .doc = "y = max(x, 0)", .inputs = {{"x"}}, .dtypes = kNumbers,
 //                     .gradient = gradient, .scalar = [](ElementRule& e) { return select(e.x() < 0, 0, e.x()); }};
 //
 // and one line in ir/op_list.inc, from which ir/ops.h declares it. Everything here is data or a function from a node to
@@ -57,6 +56,7 @@ std::optional<TensorType> state_type(StateShape shape, const TensorType& paramet
 struct InputSpec {
   std::string_view name = {};
   InputRole role = InputRole::value;
+  std::optional<DType> dtype = {};  ///< its own; none: what OpDef::dtypes says, of a number what its role does
   bool optional = false;
   bool variadic = false;         ///< any number of values; several variadic inputs of one operator have equal counts
   int classes_of = -1;           ///< labels: each is an index into the last dimension of that input; -1: no labels
@@ -68,6 +68,9 @@ struct InputSpec {
   bool mutated() const { return role == InputRole::target || role == InputRole::parameter || role == InputRole::state; }
   /// Whether the training loop sets it before each step.
   bool number() const { return role == InputRole::rate || role == InputRole::step || role == InputRole::seed; }
+  std::optional<DType> own_dtype() const {
+    return number() ? role == InputRole::rate ? DType::f64 : DType::i64 : dtype;
+  }
 };
 
 /// Numbers from `least` to `most`, without those two where they are excluded. NaN lies in none.
@@ -233,9 +236,13 @@ struct OpDef {
   std::string_view name = {};
   std::string_view doc = {};  ///< the formula, layouts and the source of both
   std::vector<InputSpec> inputs = {};
+  /// What the inputs may be that have no dtype of their own, all of them the same (operands of a functor: each for
+  /// itself), and the attribute 'dtype'. There are kernels for each.
+  DTypeSet dtypes = kFloating;
   std::vector<AttributeSpec> attributes = {};
   /// Names, where there are several: the first one's value is called after the node alone.
   std::vector<std::string_view> outputs = {};
+  /// nullptr, of an elementwise operator: the inputs broadcast; bools where its rule gives them, else their dtype.
   void (*infer)(InferContext&) = nullptr;
   void (*gradient)(GradientBuilder&) = nullptr;  ///< nullptr: not differentiable
   std::size_t gradient_outputs = 1;              ///< through so many outputs, from the first on, gradients flow
@@ -305,7 +312,7 @@ InputRange input_range(const Node& node, InputRole role);
 /// The first input spec of this role; as many as there are inputs where there is none.
 std::size_t input_of(const OpDef& op, InputRole role);
 
-/// Checks attributes against the declaration, fills in defaults, runs inference. User error on any mismatch.
+/// Checks dtypes and attributes against the declaration, fills in defaults, runs inference. User error on any mismatch.
 std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<TensorType>>& inputs,
                               Attributes& attributes);
 

@@ -8,6 +8,7 @@ const OpDef kArgmin{
         "y = the position, i64, of the smallest element of x along dim: the first of equals, the first NaN if there is "
         "one.",
     .inputs = {{"x"}},
+    .dtypes = kNumbers,
     .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"},
                    {"keepdim", AttributeType::boolean, false, "keep it, with size 1"}},
     .infer = ops::infer_arg_reduction,

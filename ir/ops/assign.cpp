@@ -11,6 +11,7 @@ const OpDef kAssign{
     .name = "assign",
     .doc = "target = value: the new contents of a buffer or parameter.",
     .inputs = {{.name = "target", .role = InputRole::target}, {"value"}},
+    .dtypes = kAnyDType,
     .infer = infer_assign,
     .kernel =
         [](const NodeView& node) {

@@ -4,13 +4,11 @@ namespace graven::ir {
 
 static void infer_conv2d_backward_input(InferContext& c) {
   const TensorType& dy = c.input(0);
-  ops::require_floating(c, 0);
   ops::require_rank(c, 0, 4, "dy");
   ops::check_window(c);
   const bool channels_last = c.attributes.flag("channels_last"), packed = c.attributes.flag("packed");
   const ops::ImageLayout layout(channels_last);
   const Ints weight = ops::conv2d_weight_shape(c, 1);
-  ops::require_same_dtype(c, 0, 1);
   const Shape& size = c.attributes.shape("input_size");
   c.require(size.rank() == 2 && size[0].minimum() >= 0 && size[1].minimum() >= 0,
             [&] { return "'input_size' must be a height and a width, got " + size.to_string(); });

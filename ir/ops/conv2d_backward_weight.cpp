@@ -4,8 +4,6 @@ namespace graven::ir {
 
 static void infer_conv2d_backward_weight(InferContext& c) {
   const TensorType &dy = c.input(0), &x = c.input(1);
-  ops::require_floating(c, 0);
-  ops::require_same_dtype(c, 0, 1);
   ops::require_rank(c, 0, 4, "dy");
   ops::require_rank(c, 1, 4, "x");
   ops::check_window(c);

@@ -10,6 +10,7 @@ const OpDef kCumprod{
     .name = "cumprod",
     .doc = "y[k] = x[0] * ... * x[k] along dim. Integers wrap.",
     .inputs = {{"x"}},
+    .dtypes = kNumbers,
     .attributes = {ops::scan_dim()},
     .infer = ops::infer_scan,
     .gradient = gradient_cumprod,

@@ -3,7 +3,6 @@
 namespace graven::ir {
 
 static void infer_cumprod_backward(InferContext& c) {
-  ops::require_floating(c, 0);
   c.require(c.input(0) == c.input(1),
             "x must be " + c.input(0).to_string() + " like dy, got " + c.input(1).to_string());
   ops::infer_scan(c);

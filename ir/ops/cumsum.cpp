@@ -13,6 +13,7 @@ const OpDef kCumsum{
     .name = "cumsum",
     .doc = "y[k] = x[0] + ... + x[k] along dim; from the last element back when reverse. Integers wrap.",
     .inputs = {{"x"}},
+    .dtypes = kNumbers,
     .attributes = {ops::scan_dim(), {"reverse", AttributeType::boolean, false, "sum from the end"}},
     .infer = ops::infer_scan,
     .gradient = gradient_cumsum,

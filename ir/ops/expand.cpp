@@ -41,6 +41,7 @@ const OpDef kExpand{
         "elementwise operators broadcast "
         "by themselves.)",
     .inputs = {{"x"}},
+    .dtypes = kAnyDType,
     .attributes = {{"shape", AttributeType::shape, {}, "of the result"}},
     .infer = infer_expand,
     .gradient = gradient_expand,

@@ -25,6 +25,7 @@ static KernelCall kernel_full(const NodeView& node) {
 const OpDef kFull{
     .name = "full",
     .doc = "y = value everywhere.",
+    .dtypes = kAnyDType,
     .attributes = {{"shape", AttributeType::shape, {}, "of the result"},
                    {"value", AttributeType::number, {}, "converted to dtype"},
                    {"dtype", AttributeType::dtype, DType::f32, "of the result"}},

@@ -26,6 +26,7 @@ const OpDef kFusedElementwise{
         "y = program(xs...): a chain of elementwise operators in one pass over memory, inputs broadcast as in NumPy. "
         "Made by the fusion pass.",
     .inputs = {{.name = "xs", .role = InputRole::operand, .variadic = true}},
+    .dtypes = kAnyDType,
     .attributes = {{"program", AttributeType::program, {}, "what is computed for each element"}},
     .infer = infer_fused_elementwise,
     .kernel = ops::elementwise_call,

@@ -20,7 +20,8 @@ const OpDef kGather{
         "in the other dimensions. An "
         "index "
         "outside of the dimension is an error when it runs.",
-    .inputs = {{"x"}, {"index"}},
+    .inputs = {{"x"}, {.name = "index", .dtype = DType::i64}},
+    .dtypes = kAnyDType,
     .attributes = {ops::gather_dim_attribute()},
     .infer = infer_gather,
     .gradient = gradient_gather,

@@ -3,7 +3,6 @@
 namespace graven::ir {
 
 static void infer_max_pool2d(InferContext& c) {
-  ops::require_floating(c, 0);
   ops::require_rank(c, 0, 4, "the input");
   const TensorType& x = c.input(0);
   const ops::Pool2dSizes s = ops::infer_pool2d(c, x.shape);

@@ -60,6 +60,7 @@ const OpDef kPad{
     .name = "pad",
     .doc = "y is x with value around it: PyTorch's constant padding. A negative pad cuts off.",
     .inputs = {{"x"}},
+    .dtypes = kAnyDType,
     .attributes = {{"pads", AttributeType::integers, {}, "before and after, for each dimension, the first one first"},
                    {"value", AttributeType::number, 0.0, "of the new elements, converted to the dtype"}},
     .infer = infer_pad,

@@ -15,6 +15,7 @@ const OpDef kPadBorder{
         "negative pad cuts off. Pads are at "
         "most the dimension's size (circular), the size - 1 (reflect).",
     .inputs = {{"x"}},
+    .dtypes = kAnyDType,
     .attributes = ops::border_attributes(),
     .infer = [](InferContext& c) { c.output(c.input(0).dtype, ops::infer_border(c, c.input(0).shape)); },
     .gradient = gradient_pad_border,

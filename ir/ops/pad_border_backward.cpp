@@ -5,7 +5,6 @@
 namespace graven::ir {
 
 static void infer_pad_border_backward(InferContext& c) {
-  ops::require_floating(c, 0);
   const Shape x = c.attributes.shape("input_shape"), y = ops::infer_border(c, x);
   c.require(c.input(0).shape == y, "dy must be " + describe(c.input(0).dtype, y) + ", got " + c.input(0).to_string());
   c.output(c.input(0).dtype, x);

@@ -45,6 +45,7 @@ const OpDef kPermute{
     .name = "permute",
     .doc = "Dimension d of y is dimension dims[d] of x.",
     .inputs = {{"x"}},
+    .dtypes = kAnyDType,
     .attributes =
         {{"dims", AttributeType::integers, {}, "every dimension of x once, negative ones counted from the end"}},
     .infer = infer_permute,

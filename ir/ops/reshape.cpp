@@ -37,6 +37,7 @@ const OpDef kReshape{
     .name = "reshape",
     .doc = "y is x's elements, in row-major order, under another shape. One dimension may be -1: it is inferred.",
     .inputs = {{"x"}},
+    .dtypes = kAnyDType,
     .attributes = {{"shape", AttributeType::shape, {}, "as many elements as x"}},
     .infer = infer_reshape,
     .gradient = gradient_reshape,
