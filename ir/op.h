@@ -176,9 +176,10 @@ struct KernelCall {
   std::string config_type = {};  ///< struct of kernels/config/<file>.h; empty: file + "_config"
   std::vector<std::pair<std::string, ConfigField>> config = {};  ///< its fields, in the order of the struct
   std::vector<std::string> template_arguments = {};              ///< besides the epilogue
-  bool reference = false;            ///< call kernels/reference (a dtype or layout the fast kernels do not cover)
-  bool checks_indices = false;       ///< one in its data may be out of range: CPU kernels take a last argument `where`
-  std::int64_t workspace_bytes = 0;  ///< scratch, at the symbols' maxima; 0: no workspace argument
+  bool reference = false;       ///< call kernels/reference (a dtype or layout the fast kernels do not cover)
+  bool checks_indices = false;  ///< one in its data may be out of range: CPU kernels take a last argument `where`
+  /// Scratch, at the symbols' maxima; 0: none is passed. Nothing: the function never takes any.
+  std::optional<std::int64_t> workspace_bytes = {};
   /// Of a variadic input's tensors: the argument `sizes`, as many numbers a tensor as the kernel takes; empty: their
   /// elements.
   std::vector<Dim> sizes = {};
@@ -204,6 +205,14 @@ struct TestCase {
   Attributes attributes = {};
   bool gradient = true;  ///< compare the gradient with finite differences in double
   double tolerance = 0;  ///< relative, for f32; 0: the table's default for the dtype
+};
+
+/// A way to call an operator. Attributes and shapes decide, besides dtypes, which of the kernels' functions a node
+/// becomes: an entry has as many forms as it takes to reach each of them. From these and the dtypes that it declares,
+/// eager mode knows what to compile (ir/forms.h).
+struct Form {
+  Attributes attributes = {};
+  std::vector<Shape> shapes = {};  ///< of the first inputs; of others: 4 x 4, of numbers [], optional ones are left out
 };
 
 /// Whether what alone reads the result becomes its epilogue: what the kernels apply to each element before they store
@@ -268,7 +277,8 @@ struct OpDef {
   void (*rule)(UpdateRule&) = nullptr;  ///< of an optimizer: its step (ir/update_rule.h)
   /// Of an optimizer: what is wrong with its options together, empty: nothing.
   std::string_view (*refusal)(const std::function<double(std::string_view)>& option) = nullptr;
-  std::function<std::vector<TestCase>()> cases = nullptr;
+  std::vector<Form> forms = {{}};
+  std::function<std::vector<TestCase>()> cases = nullptr;  ///< for tests alone
 
   bool elementwise() const { return scalar != nullptr; }
   /// Nullptr where it has none of this name.

@@ -497,7 +497,7 @@ struct Executor::Impl {
         step.count = static_cast<std::int64_t>(argument.values.size());
         break;
       case Kind::workspace:
-        step.workspace = allocate(step.call.workspace_bytes);
+        step.workspace = allocate(*step.call.workspace_bytes);
         break;
       case Kind::threads:
       case Kind::config:

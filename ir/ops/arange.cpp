@@ -30,6 +30,7 @@ const OpDef kArange{
                                        {"step", node.attributes().number("step")}}};
         },
     .cost = [](const NodeView&) { return Cost{}; },
+    .forms = {{.attributes = {{"shape", Shape{4}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -15,6 +15,7 @@ const OpDef kArgmin{
     .kernel = [](const NodeView& node) { return ops::reduce_call(node, "argmin"); },
     .remark = ops::dim_remark,
     .amp = AmpClass::clear,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},
     .cases = ops::arg_reduction_cases,
 };
 

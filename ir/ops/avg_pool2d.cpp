@@ -30,6 +30,7 @@ const OpDef kAvgPool2d{
     .layout = {ImageLayout::Rule::leads},
     .cost = [](const NodeView& node) { return Cost{.flops = ops::pool2d_flops(node, node.output().shape)}; },
     .amp = AmpClass::gray,
+    .forms = {{.attributes = {{"kernel_size", Ints{2, 2}}, {"channels_last", true}}, .shapes = {{1, 4, 4, 4}}}},
     .cases = [] { return ops::pool2d_cases(false); },
 };
 

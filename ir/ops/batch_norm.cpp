@@ -49,6 +49,7 @@ const OpDef kBatchNorm{
           return Cost{.flops = 2 * static_cast<double>(node.output().shape.numel().maximum())};
         },
     .amp = AmpClass::black,
+    .forms = {{.shapes = {{4, 4}, {4}, {4}, {4}, {4}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -25,6 +25,7 @@ const OpDef kCausalMask{
                             .reference = true};
         },
     .cost = [](const NodeView&) { return Cost{}; },
+    .forms = {{.attributes = {{"shape", Shape{4, 4}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

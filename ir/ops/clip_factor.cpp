@@ -74,6 +74,7 @@ const OpDef kClipFactor{
     .kernel = kernel_clip_factor,
     .cost = cost_clip_factor,
     .amp = AmpClass::black,
+    .forms = {{.attributes = {{"max_norm", 1.0}}}},
     .cases = cases_of_clip_factor,
 };
 

@@ -66,12 +66,7 @@ static void gradient_conv2d(GradientBuilder& g) {
 static KernelCall kernel_conv2d(const NodeView& node) {
   const ops::Conv2dSizes s = forward_sizes(node);
   const Dim& batch = node.input(0).shape[0];
-  KernelCall call{
-      .name = "conv2d", .config = ops::conv2d_fields(s, batch), .reference = !node.attributes().flag("packed")};
-  kernels::conv2d_config most = s.most;
-  most.batch = batch.maximum();
-  if (!call.reference) call.workspace_bytes = kernels::conv2d_workspace_bytes(most);
-  return call;
+  return {.name = "conv2d", .config = ops::conv2d_fields(s, batch), .reference = !node.attributes().flag("packed")};
 }
 
 static std::vector<TestCase> cases_conv2d() {
@@ -124,6 +119,9 @@ const OpDef kConv2d{
           return Cost{.flops = ops::conv2d_flops(forward_sizes(node).most, node.input(0).shape[0])};
         },
     .amp = AmpClass::white,
+    .forms = {{.shapes = {{1, 4, 4, 4}, {4, 4, 1, 1}}},
+              {.attributes = {{"channels_last", true}, {"packed", true}, {"weight_shape", Ints{4, 4, 1, 1}}},
+               .shapes = {{1, 4, 4, 4}, {4 * 16}}}},
     .cases = cases_conv2d,
 };
 

@@ -65,6 +65,8 @@ const OpDef kConv2dBackwardWeight{
           return Cost{.flops = ops::conv2d_flops(weight_gradient_sizes(node).most, node.input(0).shape[0])};
         },
     .amp = AmpClass::white,
+    .forms = {{.attributes = {{"kernel_size", Ints{1, 1}}, {"channels_last", true}},
+               .shapes = {{1, 4, 4, 4}, {1, 4, 4, 4}}}},
     .cases =
         [] {
           // The gradient rule of conv2d goes through the other cases.

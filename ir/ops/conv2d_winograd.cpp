@@ -121,6 +121,9 @@ const OpDef kConv2dWinograd{
     .epilogue = EpilogueUse::packed,
     .cost = cost_conv2d_winograd,
     .amp = AmpClass::white,
+    .forms = {{.shapes = {{1, 4, 4, 16}, {16, 16, 3, 3}}},
+              {.attributes = {{"packed", true}, {"weight_shape", Ints{16, 16, 3, 3}}},
+               .shapes = {{1, 4, 4, 16}, {36 * 16 * 16}}}},
     .cases = cases_conv2d_winograd,
 };
 

@@ -52,6 +52,7 @@ const OpDef kCrossEntropy{
           return Cost{.flops = 6 * static_cast<double>(node.input(0).shape.numel().maximum())};
         },
     .amp = AmpClass::black,
+    .forms = {{.shapes = {{4, 4}, {4}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -31,6 +31,7 @@ const OpDef kCrossEntropyBackward{
           return call;
         },
     .amp = AmpClass::black,
+    .forms = {{.shapes = {{}, {4, 4}, {4}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

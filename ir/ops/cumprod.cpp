@@ -18,6 +18,7 @@ const OpDef kCumprod{
     .layout = {ImageLayout::Rule::moves},
     .remark = ops::dim_remark,
     .amp = AmpClass::black,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},
     .cases = [] { return ops::scan_cases(1, true); },
 };
 

@@ -19,6 +19,7 @@ const OpDef kCumprodBackward{
     .kernel = [](const NodeView& node) { return ops::scan_call(node, "cumprod_backward"); },
     .layout = {ImageLayout::Rule::moves},
     .amp = AmpClass::black,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},
     .cases =
         [] {
           auto cases = ops::scan_cases(2, false);

@@ -21,6 +21,7 @@ const OpDef kCumsum{
     .layout = {ImageLayout::Rule::moves},
     .remark = ops::dim_remark,
     .amp = AmpClass::black,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},
     .cases =
         [] {
           return ops::join(ops::scan_cases(1, true), {{.note = "reverse",

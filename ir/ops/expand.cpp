@@ -48,6 +48,7 @@ const OpDef kExpand{
     .kernel = kernel_expand,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
+    .forms = {{.attributes = {{"shape", Shape{2, 4, 4}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases{

@@ -38,6 +38,7 @@ const OpDef kFlip{
     .kernel = kernel_flip,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
+    .forms = {{.attributes = {{"dims", Ints{1}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -44,6 +44,7 @@ const OpDef kFoldBatchNorm{
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.output().shape.numel().maximum())}; },
     .amp = AmpClass::black,
+    .forms = {{.shapes = {{4, 4}, {4}, {4}, {4}, {4}, {4}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -33,6 +33,7 @@ const OpDef kFull{
     .scalar = [](ElementRule& e) { return e["value"]; },
     .kernel = kernel_full,
     .cost = [](const NodeView&) { return Cost{}; },
+    .forms = {{.attributes = {{"shape", Shape{4}}, {"value", 1.0}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

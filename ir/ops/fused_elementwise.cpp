@@ -31,6 +31,9 @@ const OpDef kFusedElementwise{
     .infer = infer_fused_elementwise,
     .kernel = ops::elementwise_call,
     .cost = cost_fused_elementwise,
+    .forms = {{.attributes = {{"program",
+                               ScalarProgram{
+                                   .steps = {{.op = "logical_not", .arguments = {0}, .dtype = DType::boolean}}}}}}},
     .cases =
         [] {
           const ScalarProgram program{

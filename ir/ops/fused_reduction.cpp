@@ -72,6 +72,8 @@ const OpDef kFusedReduction{
     .kernel =
         [](const NodeView& node) { return ops::reduce_call(node, "reduce_" + node.attributes().text("reduction")); },
     .cost = cost_fused_reduction,
+    .forms = {{.attributes = {{"program", ScalarProgram{.steps = {{.op = "square", .arguments = {0}}}}},
+                              {"reduction", std::string("sum")}}}},
     .cases = cases_fused_reduction,
 };
 

@@ -29,6 +29,7 @@ const OpDef kGather{
         [](const NodeView& node) { return ops::gather_call(node, "gather", node.input(1).shape, node.input(0).shape); },
     .cost = [](const NodeView&) { return Cost{}; },
     .remark = ops::dim_remark,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -66,6 +66,7 @@ const OpDef kIndexAdd{
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .remark = ops::dim_remark,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}, {"size", std::int64_t{4}}}, .shapes = {{4, 4}, {4}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -40,6 +40,7 @@ const OpDef kIndexSelect{
                                static_cast<double>(size_of(node.output().dtype))};
         },
     .remark = ops::dim_remark,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}}, .shapes = {{4, 4}, {4}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -219,6 +219,10 @@ const OpDef kInvertedResidual{
     .cost = cost_inverted_residual,
     .remark = remark_inverted_residual,
     .amp = AmpClass::white,
+    .forms = {{.attributes = {{"kernel_size", Ints{3, 3}},
+                              {"wide_channels", std::int64_t{4}},
+                              {"out_channels", std::int64_t{3}}},
+               .shapes = {{1, 4, 4, 2}, {4, 2, 1, 1}, {4}, {4, 1, 3, 3}, {4}, {3, 4, 1, 1}}}},
     .cases = cases_inverted_residual,
 };
 

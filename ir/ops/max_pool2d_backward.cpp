@@ -20,6 +20,8 @@ const OpDef kMaxPool2dBackward{
         },
     .layout = {ImageLayout::Rule::leads, 2},
     .amp = AmpClass::clear,
+    .forms = {{.attributes = {{"kernel_size", Ints{2, 2}}, {"channels_last", true}, {"input_shape", Shape{1, 4, 4, 4}}},
+               .shapes = {{1, 2, 2, 4}, {1, 2, 2, 4}}}},
     .cases =
         [] {
           std::vector<TestCase> cases{

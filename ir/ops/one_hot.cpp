@@ -31,6 +31,7 @@ const OpDef kOneHot{
                             .checks_indices = true};
         },
     .cost = [](const NodeView&) { return Cost{}; },
+    .forms = {{.attributes = {{"num_classes", std::int64_t{4}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -46,6 +46,7 @@ const OpDef kPackConv2dWeight{
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::black,
     .packs = true,
+    .forms = {{.shapes = {{4, 4, 1, 1}}}, {.attributes = {{"backward", true}}, .shapes = {{4, 4, 1, 1}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

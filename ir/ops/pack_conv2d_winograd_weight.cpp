@@ -42,6 +42,7 @@ const OpDef kPackConv2dWinogradWeight{
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::black,
     .packs = true,
+    .forms = {{.shapes = {{16, 16, 3, 3}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -30,6 +30,7 @@ const OpDef kPackLinearWeight{
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::black,
     .packs = true,
+    .forms = {{}, {.attributes = {{"transposed", true}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

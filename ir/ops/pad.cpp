@@ -69,6 +69,7 @@ const OpDef kPad{
     .layout = {ImageLayout::Rule::moves},
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
+    .forms = {{.attributes = {{"pads", Ints{1, 0, 0, 1}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases{

@@ -26,6 +26,7 @@ const OpDef kPadBorder{
     .layout = {ImageLayout::Rule::moves},
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
+    .forms = {{.attributes = {{"pads", Ints{1, 0, 0, 1}}, {"mode", std::string("reflect")}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

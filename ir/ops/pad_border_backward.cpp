@@ -31,6 +31,9 @@ const OpDef kPadBorderBackward{
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .amp = AmpClass::clear,
+    .forms =
+        {{.attributes = {{"pads", Ints{1, 0, 0, 1}}, {"mode", std::string("reflect")}, {"input_shape", Shape{4, 4}}},
+          .shapes = {{5, 5}}}},
     .cases =
         [] {
           // The gradient rule of pad_border goes through the others.

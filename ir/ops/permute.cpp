@@ -55,6 +55,7 @@ const OpDef kPermute{
     .remark =
         [](const NodeView& node) { return fmt::format("{}", fmt::join(node.attributes().integers("dims"), ",")); },
     .amp = AmpClass::clear,
+    .forms = {{.attributes = {{"dims", Ints{1, 0}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases{

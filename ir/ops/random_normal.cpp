@@ -19,6 +19,7 @@ const OpDef kRandomNormal{
           return Cost{.flops = 60 * static_cast<double>(node.output().shape.numel().maximum())};
         },
     .random = true,
+    .forms = {{.attributes = {{"shape", Shape{4}}}}},
     .cases = [] { return ops::random_cases(); },
 };
 

@@ -19,6 +19,7 @@ const OpDef kRandomUniform{
           return Cost{.flops = 20 * static_cast<double>(node.output().shape.numel().maximum())};
         },
     .random = true,
+    .forms = {{.attributes = {{"shape", Shape{4}}}}},
     .cases = [] { return ops::random_cases(); },
 };
 

@@ -43,6 +43,7 @@ const OpDef kReshape{
     .gradient = gradient_reshape,
     .alias = true,
     .amp = AmpClass::clear,
+    .forms = {{.attributes = {{"shape", Shape{16}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases{

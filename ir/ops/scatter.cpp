@@ -40,6 +40,7 @@ const OpDef kScatter{
         },
     .cost = [](const NodeView&) { return Cost{}; },
     .remark = ops::dim_remark,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -36,6 +36,7 @@ const OpDef kScatterAdd{
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(2).shape.numel().maximum())}; },
     .remark = ops::dim_remark,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

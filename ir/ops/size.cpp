@@ -21,6 +21,7 @@ const OpDef kSize{
           return KernelCall{.name = "size", .config = {{"n", node.attributes().shape("shape")[0]}}, .reference = true};
         },
     .cost = [](const NodeView&) { return Cost{}; },
+    .forms = {{.attributes = {{"shape", Shape{4}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

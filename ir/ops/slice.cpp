@@ -135,6 +135,7 @@ const OpDef kSlice{
         },
     .remark = remark_slice,
     .amp = AmpClass::clear,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},
     .cases =
         [] {
           auto slice = [](std::int64_t dim, std::int64_t start, std::int64_t end, std::int64_t step) {

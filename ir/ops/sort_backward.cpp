@@ -32,6 +32,7 @@ const OpDef kSortBackward{
         },
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
+    .forms = {{.attributes = {{"dim", std::int64_t{1}}, {"input_shape", Shape{4, 4}}}, .shapes = {{4, 1}, {4, 1}}}},
     .cases =
         [] {
           // One index a line, or two lines that cannot meet: positions within a line differ.
