@@ -44,6 +44,39 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+/// "x (f32)", of a list "xs[1] (f32)".
+std::string described(const InputSpec& spec, std::size_t i, DType dtype) {
+  return std::string(spec.name) + (spec.variadic ? "[" + std::to_string(i) + "]" : "") + " (" +
+         std::string(name(dtype)) + ")";
+}
+
+/// User error unless each input is of its own dtype, or else of one that the operator takes, and all of the same.
+void check_dtypes(const OpDef& op, const std::vector<std::optional<TensorType>>& inputs) {
+  std::optional<DType> common;
+  std::pair<const InputSpec*, std::size_t> first;  // that has it
+  for (const InputSpec& spec : op.inputs) {
+    const InputRange range = input_range(op, inputs.size(), static_cast<std::size_t>(&spec - op.inputs.data()));
+    for (std::size_t i = 0; i < range.count && range.begin + i < inputs.size(); ++i) {
+      if (!inputs[range.begin + i]) continue;
+      const DType found = inputs[range.begin + i]->dtype;
+      if (const std::optional<DType> own = spec.own_dtype()) {
+        if (found != *own)
+          throw UserError(std::string(spec.name) + " must be " + std::string(name(*own)) + ", got " +
+                          std::string(name(found)));
+        continue;
+      }
+      if (common && found != *common)
+        throw UserError("expects inputs of one dtype, got " + described(*first.first, first.second, *common) + " and " +
+                        described(spec, i, found));
+      if (!op.dtypes.contains(found))
+        throw UserError("expects " + op.dtypes.to_string() + ", got " + std::string(name(found)));
+      if (common || spec.role == InputRole::operand) continue;
+      common = found;
+      first = {&spec, i};
+    }
+  }
+}
+
 /// Sizes that PyTorch users would write as integers are accepted where a number is due; nothing else is converted.
 bool coerce(Attribute& value, AttributeType wanted) {
   if (type_of(value) == wanted) return true;
@@ -181,6 +214,7 @@ std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<T
       if (!op.inputs[s].optional && (i >= inputs.size() || !inputs[i]))
         throw UserError("the input '" + std::string(op.inputs[s].name) + "' is missing");
   }
+  check_dtypes(op, inputs);
   // ---- attributes ----
   std::vector<std::pair<std::string, Attribute>> changed;
   for (const auto& [key, value] : attributes) {
@@ -199,10 +233,12 @@ std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<T
     if (!spec.fallback) throw UserError("the attribute '" + std::string(spec.name) + "' is required");
     attributes.set(spec.name, *spec.fallback);
   }
+  if (const Attribute* dtype = attributes.find("dtype"); dtype && !op.dtypes.contains(std::get<DType>(*dtype)))
+    throw UserError("expects " + op.dtypes.to_string() + " as 'dtype', got " +
+                    std::string(name(std::get<DType>(*dtype))));
   // ---- outputs ----
-  GRAVEN_CHECK(op.infer != nullptr, std::string(op.name) + " has no shape inference");
   InferContext context(op, inputs, attributes);
-  op.infer(context);
+  (op.infer != nullptr ? op.infer : ops::infer_elementwise)(context);
   for (std::size_t s = 0; s < op.inputs.size(); ++s) {
     if (!op.inputs[s].donated()) continue;
     const InputRange range = input_range(op, inputs.size(), s);

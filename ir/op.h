@@ -2,9 +2,8 @@
 // beside it at most one file of the kernel's name in each of kernels/config, kernels/reference, kernels/cpu,
 // kernels/cuda. Dispatch, JSON, eager mode, fusion, tests and the table of operators follow from the entry.
 //
-//   static void infer(InferContext& c) { c.output(c.input(0).dtype, c.input(0).shape); }
 //   static void gradient(GradientBuilder& g) { g.set(0, g.call("mul", {g.output_gradient(), g.call("gt", ...)})); }
-//   const OpDef kRelu{.name = "relu", .doc = "y = max(x, 0)", .inputs = {{"x"}}, .infer = infer,
+//   const OpDef kRelu{.name = "relu", .doc = "y = max(x, 0)", .inputs = {{"x"}}, .dtypes = kNumbers,
 //                     .gradient = gradient, .scalar = [](ElementRule& e) { return select(e.x() < 0, 0, e.x()); }};
 //
 // and one line in ir/op_list.inc, from which ir/ops.h declares it. Everything here is data or a function from a node to
@@ -56,6 +55,7 @@ std::optional<TensorType> state_type(StateShape shape, const TensorType& paramet
 struct InputSpec {
   std::string_view name = {};
   InputRole role = InputRole::value;
+  std::optional<DType> dtype = {};  ///< its own; none: what OpDef::dtypes says, of a number what its role does
   bool optional = false;
   bool variadic = false;         ///< any number of values; several variadic inputs of one operator have equal counts
   int classes_of = -1;           ///< labels: each is an index into the last dimension of that input; -1: no labels
@@ -69,6 +69,9 @@ struct InputSpec {
   bool donated() const { return role == InputRole::parameter || role == InputRole::state; }
   /// Whether the training loop sets it before each step.
   bool number() const { return role == InputRole::rate || role == InputRole::step || role == InputRole::seed; }
+  std::optional<DType> own_dtype() const {
+    return number() ? role == InputRole::rate ? DType::f64 : DType::i64 : dtype;
+  }
 };
 
 /// Numbers from `least` to `most`, without those two where they are excluded. NaN lies in none.
@@ -174,9 +177,10 @@ struct KernelCall {
   std::string config_type = {};  ///< struct of kernels/config/<file>.h; empty: file + "_config"
   std::vector<std::pair<std::string, ConfigField>> config = {};  ///< its fields, in the order of the struct
   std::vector<std::string> template_arguments = {};              ///< besides the epilogue
-  bool reference = false;            ///< call kernels/reference (a dtype or layout the fast kernels do not cover)
-  bool checks_indices = false;       ///< one in its data may be out of range: CPU kernels take a last argument `where`
-  std::int64_t workspace_bytes = 0;  ///< scratch, at the symbols' maxima; 0: no workspace argument
+  bool reference = false;       ///< call kernels/reference (a dtype or layout the fast kernels do not cover)
+  bool checks_indices = false;  ///< one in its data may be out of range: CPU kernels take a last argument `where`
+  /// Scratch, at the symbols' maxima; 0: none is passed. Nothing: the function never takes any.
+  std::optional<std::int64_t> workspace_bytes = {};
   /// Of a variadic input's tensors: the argument `sizes`, as many numbers a tensor as the kernel takes; empty: their
   /// elements.
   std::vector<Dim> sizes = {};
@@ -202,6 +206,14 @@ struct TestCase {
   Attributes attributes = {};
   bool gradient = true;  ///< compare the gradient with finite differences in double
   double tolerance = 0;  ///< relative, for f32; 0: the table's default for the dtype
+};
+
+/// A way to call an operator. Attributes and shapes decide, besides dtypes, which of the kernels' functions a node
+/// becomes: an entry has as many forms as it takes to reach each of them. From these and the dtypes that it declares,
+/// eager mode knows what to compile (ir/forms.h).
+struct Form {
+  Attributes attributes = {};
+  std::vector<Shape> shapes = {};  ///< of the first inputs; of others: 4 x 4, of numbers [], optional ones are left out
 };
 
 /// Whether what alone reads the result becomes its epilogue: what the kernels apply to each element before they store
@@ -234,9 +246,13 @@ struct OpDef {
   std::string_view name = {};
   std::string_view doc = {};  ///< the formula, layouts and the source of both
   std::vector<InputSpec> inputs = {};
+  /// What the inputs may be that have no dtype of their own, all of them the same (operands of a functor: each for
+  /// itself), and the attribute 'dtype'. There are kernels for each.
+  DTypeSet dtypes = kFloating;
   std::vector<AttributeSpec> attributes = {};
   /// Names, where there are several: the first one's value is called after the node alone.
   std::vector<std::string_view> outputs = {};
+  /// nullptr, of an elementwise operator: the inputs broadcast; bools where its rule gives them, else their dtype.
   void (*infer)(InferContext&) = nullptr;
   void (*gradient)(GradientBuilder&) = nullptr;  ///< nullptr: not differentiable
   std::size_t gradient_outputs = 1;              ///< through so many outputs, from the first on, gradients flow
@@ -262,7 +278,8 @@ struct OpDef {
   void (*rule)(UpdateRule&) = nullptr;  ///< of an optimizer: its step (ir/update_rule.h)
   /// Of an optimizer: what is wrong with its options together, empty: nothing.
   std::string_view (*refusal)(const std::function<double(std::string_view)>& option) = nullptr;
-  std::function<std::vector<TestCase>()> cases = nullptr;
+  std::vector<Form> forms = {{}};
+  std::function<std::vector<TestCase>()> cases = nullptr;  ///< for tests alone
 
   bool elementwise() const { return scalar != nullptr; }
   /// Nullptr where it has none of this name.
@@ -317,7 +334,7 @@ std::vector<InPlace> donated_by(const Node& node);
 /// The outputs that are no donated input's new value: they stand first.
 std::span<const ValueId> own_outputs(const Node& node);
 
-/// Checks attributes against the declaration, fills in defaults, runs inference. User error on any mismatch.
+/// Checks dtypes and attributes against the declaration, fills in defaults, runs inference. User error on any mismatch.
 std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<TensorType>>& inputs,
                               Attributes& attributes);
 

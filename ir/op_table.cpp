@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <optional>
 #include <string_view>
-#include <vector>
 
-#include "ir/diagnostic.h"
 #include "ir/op.h"
 
 namespace graven::ir {
@@ -48,8 +45,8 @@ std::string text_of(const Attribute& value) {
 std::string inputs_of(const OpDef& op) {
   std::string out;
   for (const InputSpec& i : op.inputs)
-    out += fmt::format("{}{}{}{}{}", out.empty() ? "" : ", ", i.name, i.variadic ? "..." : "", i.optional ? "?" : "",
-                       i.donated() ? " (in place)" : "");
+    out += fmt::format("{}{}{}{}{}{}", out.empty() ? "" : ", ", i.name, i.variadic ? "..." : "", i.optional ? "?" : "",
+                       i.own_dtype() ? fmt::format(" {}", name(*i.own_dtype())) : "", i.donated() ? " (in place)" : "");
   for (std::size_t i = 0; i < op.outputs.size(); ++i) out += fmt::format("{}{}", i == 0 ? " → " : ", ", op.outputs[i]);
   return out;
 }
@@ -65,46 +62,14 @@ std::string attributes_of(const OpDef& op) {
 }
 
 std::string dtypes_of(const OpDef& op) {
-  const std::vector<DType> claimed = claimed_dtypes(op);
-  if (claimed.size() == std::size(kAllDTypes)) return "all";
+  if (op.dtypes == kAnyDType) return "all";
   std::string out;
-  for (DType d : claimed) out += fmt::format("{}{}", out.empty() ? "" : " ", name(d));
+  for (const DType d : kAllDTypes)
+    if (op.dtypes.contains(d)) out += fmt::format("{}{}", out.empty() ? "" : " ", name(d));
   return out;
 }
 
 }  // namespace
-
-std::vector<DType> claimed_dtypes(const OpDef& op) {
-  if (!op.cases) return {};
-  const std::vector<TestCase> cases = op.cases();
-  if (cases.empty() || cases[0].inputs.empty()) return {};
-  std::vector<DType> claimed;
-  for (DType d : kAllDTypes) {
-    std::vector<std::optional<TensorType>> inputs;
-    const DType own = cases[0].inputs.back().type.dtype;
-    for (const TestCase::Input& i : cases[0].inputs) {
-      inputs.emplace_back();
-      if (i.absent) continue;
-      inputs.back() = i.type;
-      if (i.type.dtype == own) inputs.back()->dtype = d;
-    }
-    Attributes attributes = cases[0].attributes;
-    for (const auto& [key, value] : cases[0].attributes)
-      if (const auto* given = std::get_if<ScalarProgram>(&value)) {  // computes in the inputs' dtype, and says so
-        ScalarProgram program = *given;
-        for (ScalarProgram::Step& step : program.steps)
-          if (step.dtype == own) step.dtype = d;
-        attributes.set(key, std::move(program));
-      }
-    try {
-      (void)infer(op, inputs, attributes);
-    } catch (const UserError&) {
-      continue;
-    }
-    claimed.push_back(d);
-  }
-  return claimed;
-}
 
 std::string operator_table() {
   std::string out =
@@ -112,9 +77,9 @@ std::string operator_table() {
       "Made by `graven ops --markdown` from the operators' entries, one file each in `ir/ops/`. Names, defaults and\n"
       "formulas are PyTorch's unless the row says otherwise. `?` is an optional input, `...` any number of tensors,\n"
       "\"in place\" one whose new value is a further output, in its memory, → the outputs where there are several. An\n"
-      "attribute without a default must be given. Elementwise operators broadcast as NumPy does and take inputs of "
-      "one\n"
-      "dtype: the frontend casts.\n\n"
+      "attribute without a default must be given. An input with a dtype behind its name takes that alone; the others\n"
+      "take one of those in the last column, all of them the same, as does the attribute `dtype`. Elementwise\n"
+      "operators broadcast as NumPy does, and the frontend casts.\n\n"
       "| operator | inputs → outputs | attributes | computes | differentiable | dtypes |\n|---|---|---|---|---|---|\n";
   for (const OpDef* op : all_ops())
     out += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", op->name, cell(inputs_of(*op)), cell(attributes_of(*op)),

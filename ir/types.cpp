@@ -56,6 +56,16 @@ std::optional<std::pair<std::int64_t, std::int64_t>> integer_range(DType d) {
   }
 }
 
+std::string DTypeSet::to_string() const {
+  if (*this == kFloating) return "floating-point numbers";
+  if (*this == kNumbers) return "numbers";
+  if (*this == kIntegersAndBools) return "integers or bools";
+  std::string text;
+  for (const DType d : kAllDTypes)
+    if (contains(d)) text.append(text.empty() ? "" : " or ").append(name(d));
+  return text;
+}
+
 DType promote(DType a, DType b) {
   if (a == b) return a;
   if (a == DType::boolean) return b;

@@ -41,6 +41,27 @@ std::optional<std::pair<std::int64_t, std::int64_t>> integer_range(DType dtype);
 /// PyTorch's promotion of two tensors' dtypes (dimension and scalar categories aside).
 DType promote(DType a, DType b);
 
+/// Some of the dtypes.
+class DTypeSet {
+ public:
+  constexpr DTypeSet(std::initializer_list<DType> dtypes) {
+    for (const DType d : dtypes) bits_ |= bit(d);
+  }
+  constexpr bool contains(DType d) const { return (bits_ & bit(d)) != 0; }
+  /// "floating-point numbers", "f32 or f64": what is expected where one of them is due.
+  std::string to_string() const;
+  friend constexpr bool operator==(DTypeSet a, DTypeSet b) { return a.bits_ == b.bits_; }
+
+ private:
+  static constexpr unsigned bit(DType d) { return 1u << static_cast<unsigned>(d); }
+  unsigned bits_ = 0;
+};
+inline constexpr DTypeSet kFloating{DType::f32, DType::f64, DType::f16, DType::bf16},
+    kNumbers{DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8, DType::i32, DType::i64, DType::u8},
+    kIntegersAndBools{DType::i8, DType::i32, DType::i64, DType::u8, DType::boolean},
+    kAnyDType{DType::f32, DType::f64, DType::f16, DType::bf16,   DType::i8,
+              DType::i32, DType::i64, DType::u8,  DType::boolean};
+
 /// The dimensions of a tensor, outermost first. Rank 0 is a scalar.
 class Shape {
  public:

@@ -1,11 +1,11 @@
 // Writes the table of compiled kernels of eager mode (frontend/eager/table.h): C++ files that include kernels/**.h and
-// hold one thunk for each (function, element types) that the operators' test cases reach after lowering, in the fast
-// and in the reference version.
+// hold one thunk for each (function, element types) that the operators' entries declare: each form in each dtype
+// (ir/forms.h), in the fast and in the reference version. Gradients and lowered operators add nothing: they are nodes
+// of other operators, whose forms stand in their own entries.
 //
 //   graven_eager_table SOURCE_DIRECTORY OUTPUT_DIRECTORY PARTS      writes part_0.cpp ... and parts.cpp
 //
-// A kernel whose file is not in the tree is left out: the operator then says at run time that it has no kernel for the
-// type.
+// It fails where an entry declares what has no kernel.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -21,6 +21,7 @@
 #include "frontend/eager/table.h"
 #include "ir/call.h"
 #include "ir/diagnostic.h"
+#include "ir/forms.h"
 #include "ir/ops.h"
 
 namespace graven {
@@ -45,12 +46,10 @@ class Table {
   explicit Table(std::filesystem::path source) : source_(std::move(source)) {}
 
   void add_all() {
-    for (const ir::OpDef* op : ir::all_ops()) {
-      if (op->elementwise() && *op != ir::kCast && *op != ir::kFull) add_elementwise(*op);
-      if (op->cases)
-        for (const ir::TestCase& c : op->cases()) add_case(*op, c);
-    }
-    for (DType d : {DType::f32, DType::f64, DType::f16, DType::bf16}) add_optimizers(d);
+    for (const ir::OpDef* op : ir::all_ops())
+      for (const DType d : ir::kAllDTypes)
+        if (op->dtypes.contains(d))
+          for (const ir::Graph& graph : ir::graphs_of_forms(*op, d)) add(graph);
   }
 
   void write(const std::filesystem::path& output, std::size_t parts) const {
@@ -94,134 +93,40 @@ class Table {
   }
 
  private:
-  // ---- elementwise: every dtype that inference accepts ----
-
-  void add_elementwise(const ir::OpDef& op) {
-    for (DType d : ir::kAllDTypes) {
-      std::vector<std::optional<ir::TensorType>> types(op.inputs.size(), ir::TensorType{d, {2}});
-      if (op == ir::kWhere) types[0]->dtype = DType::boolean;
-      ir::Attributes attributes;
-      std::vector<ir::TensorType> results;
-      try {
-        results = ir::infer(op, types, attributes);
-      } catch (const UserError&) {
-        continue;
-      }
-      std::vector<DType> inputs;
-      for (const auto& t : types) inputs.push_back(t->dtype);
-      const codegen::Functor functor = codegen::make_functor_with_inputs(op);
-      functors_.emplace(op.name, functor);
-      std::string types_of_tensors = type_name(results[0].dtype);
-      for (DType i : inputs) types_of_tensors += ", " + type_name(i);
-      // Attributes come in the type that the functor computes in.
-      const DType computed = d == DType::f16 || d == DType::bf16 ? DType::f32 : d;
-      for (std::size_t k = 0; k < eager::scalar_attributes(op).size(); ++k)
-        types_of_tensors += ", " + type_name(computed);
-      entries_[eager::elementwise_key(op.name, results[0].dtype, inputs)] = {
-          {}, {}, fmt::format("broadcast_thunk<{}, {}>", functor.name, types_of_tensors)};
-    }
+  void add(ir::Graph graph) {
+    const ir::Node node = graph.nodes[0];
+    const ir::OpDef& op = *node.op;
+    // The executor casts, fills, copies, and computes what stands for several operators by itself.
+    const bool by_others = op.parts && op.parts(graph, node).back().op != &op;
+    if (op.alias || by_others || node.is(ir::kCast, ir::kFull, ir::kCopy, ir::kFusedElementwise, ir::kFusedReduction))
+      return;
+    const auto dtype = [&](ir::ValueId v) { return graph.type(v).dtype; };
+    const Signature own = eager::signature_of(node, dtype);
+    if (op.elementwise()) return add_elementwise(op, own);
+    ir::KernelCall call = op.kernel(ir::NodeView{graph, node});
+    // The oracle computes in double, except for the numbers that kernels take by value.
+    const Signature doubles =
+        eager::signature_of(node, [&](ir::ValueId v) { return ir::is_floating(dtype(v)) ? DType::f64 : dtype(v); });
+    bool found = add_kernel(node, call, own);
+    // To the oracle, packed weights are the weights: it packs nothing.
+    if (!call.reference && !op.packs && !has_function(call, true)) add_kernel(node, call, doubles);
+    call.reference = true;
+    found = add_kernel(node, call, own) || found;
+    add_kernel(node, call, doubles);
+    if (!found)
+      throw UserError(fmt::format("{} has no kernel {}", op.name, eager::kernel_key(call, own.outputs, own.inputs)));
   }
 
-  // ---- kernels: what the test cases reach ----
-
-  void add_case(const ir::OpDef& op, const ir::TestCase& c) {
-    try {
-      ir::Graph graph;
-      std::vector<ir::ValueId> inputs;
-      for (const auto& i : c.inputs) inputs.push_back(i.absent ? ir::kNone : graph.add_input("x", i.type));
-      graph.outputs = graph.add_node(op, inputs, c.attributes, {});
-      add_graph(graph);
-      if (op.gradient) add_gradient(op, c, inputs.size());
-    } catch (const UserError&) {
-      // A case that inference refuses reaches no kernel.
-    }
-  }
-
-  void add_gradient(const ir::OpDef& op, const ir::TestCase& c, std::size_t input_count) {
-    ir::Graph graph;
-    ir::Node node{&op, c.attributes, {}, {}, ir::Phase::forward, {}};
-    std::vector<std::optional<ir::TensorType>> types;
-    std::vector<bool> needed;
-    for (const auto& i : c.inputs) {
-      node.inputs.push_back(i.absent ? ir::kNone : graph.add_input("x", i.type));
-      types.push_back(i.absent ? std::nullopt : std::optional(i.type));
-      needed.push_back(!i.absent && ir::is_floating(i.type.dtype));
-    }
-    for (const ir::TensorType& t : ir::infer(op, types, node.attributes))
-      node.outputs.push_back(graph.add_input("y", t));
-    if (!ir::is_floating(graph.type(node.outputs[0]).dtype)) return;
-    std::vector<ir::ValueId> gradients(node.outputs.size(), ir::kNone);
-    gradients[0] = graph.add_input("dy", graph.type(node.outputs[0]));
-    ir::GradientBuilder builder(graph, node, gradients, needed);
-    op.gradient(builder);
-    for (std::size_t i = 0; i < input_count; ++i)
-      if (builder.gradients()[i] != ir::kNone) graph.outputs.push_back(builder.gradients()[i]);
-    add_graph(graph);
-  }
-
-  /// Of every dtype, with each choice of the states that options ask for: each is a function.
-  void add_optimizers(DType dtype) {
-    for (const ir::OpDef* op : ir::all_ops()) {
-      if (!ir::is_update(*op)) continue;
-      std::vector<std::string_view> options;
-      for (const ir::InputSpec& spec : op->inputs)
-        if (!spec.option.empty()) options.push_back(spec.option);
-      for (std::size_t choice = 0; choice < std::size_t{1} << options.size(); ++choice) {
-        ir::Attributes attributes;
-        for (std::size_t o = 0; o < options.size(); ++o) {
-          const ir::AttributeSpec* const spec = op->find_attribute(options[o]);
-          const bool on = (choice >> o & 1) != 0;
-          attributes.set(options[o],
-                         spec->type == ir::AttributeType::boolean ? ir::Attribute(on) : ir::Attribute(on ? 0.5 : 0.0));
-        }
-        add_optimizer(*op, dtype, attributes);
-      }
-    }
-  }
-
-  void add_optimizer(const ir::OpDef& op, DType dtype, const ir::Attributes& attributes) {
-    ir::Graph graph;
-    std::vector<ir::ValueId> inputs;
-    for (const ir::InputSpec& spec : op.inputs) {
-      if (spec.role == ir::InputRole::factor) continue;  // the executor multiplies by it before
-      const ir::TensorType type = spec.role == ir::InputRole::rate   ? ir::TensorType{DType::f64, {}}
-                                  : spec.role == ir::InputRole::step ? ir::TensorType{DType::i64, {}}
-                                                                     : ir::TensorType{dtype, {4}};
-      const bool present = ir::is_used(spec, attributes) && ir::state_type(spec.shape, type);
-      inputs.push_back(present ? graph.add_input("x", type) : ir::kNone);
-    }
-    graph.add_node(op, inputs, ir::Attributes(attributes), {});
-    add_nodes(graph);
-  }
-
-  void add_graph(ir::Graph graph) {
-    add_nodes(graph);
-    eager::lower_for_eager(graph);
-    add_nodes(graph);
-  }
-
-  void add_nodes(const ir::Graph& graph) {
-    for (const ir::Node& node : graph.nodes) {
-      if (node.op->elementwise() || node.op->alias || !node.op->kernel) continue;
-      if (node.is(ir::kFusedReduction)) continue;  // the executor runs its program and its reduction apart
-      ir::KernelCall call;
-      try {
-        call = node.op->kernel(ir::NodeView{graph, node});
-      } catch (const InternalError&) {
-        continue;  // before the passes a node may have a form that they take apart
-      }
-      if (call.name.empty() || call.name == "elementwise" || call.name == "broadcast" || call.name == "fill") continue;
-      const auto dtype = [&](ir::ValueId v) { return graph.type(v).dtype; };
-      // The oracle computes in double, except for the numbers that kernels take by value.
-      const auto wide = [&](ir::ValueId v) { return ir::is_floating(dtype(v)) ? DType::f64 : dtype(v); };
-      const Signature own = eager::signature_of(node, dtype), doubles = eager::signature_of(node, wide);
-      add_kernel(node, call, own);
-      // To the oracle, packed weights are the weights: it packs nothing.
-      if (!call.reference && !node.op->packs && !has_function(call, true)) add_kernel(node, call, doubles);
-      call.reference = true;
-      add_kernel(node, call, own);
-      add_kernel(node, call, doubles);
-    }
+  void add_elementwise(const ir::OpDef& op, const Signature& s) {
+    const codegen::Functor functor = codegen::make_functor_with_inputs(op);
+    functors_.emplace(op.name, functor);
+    std::string types = type_name(s.outputs[0]);
+    for (const DType i : s.inputs) types += ", " + type_name(i);
+    // Attributes come in the type that the functor computes in.
+    const DType last = s.inputs.back(), computed = last == DType::f16 || last == DType::bf16 ? DType::f32 : last;
+    for (std::size_t k = 0; k < eager::scalar_attributes(op).size(); ++k) types += ", " + type_name(computed);
+    entries_[eager::elementwise_key(op.name, s.outputs[0], s.inputs)] = {
+        {}, {}, fmt::format("broadcast_thunk<{}, {}>", functor.name, types)};
   }
 
   const std::string& text_of(const std::string& path) {
@@ -244,13 +149,12 @@ class Table {
            (!reference && !text.empty() && text.find("#include \"" + call.name) != std::string::npos);
   }
 
-  void add_kernel(const ir::Node& node, const ir::KernelCall& call, const Signature& s) {
+  /// Whether there is one.
+  bool add_kernel(const ir::Node& node, ir::KernelCall call, const Signature& s) {
     const std::string key = eager::kernel_key(call, s.outputs, s.inputs);
-    if (entries_.count(key)) {
-      if (call.workspace_bytes == 0 || call.reference) return;
-    } else if (!has_function(call, call.reference)) {
-      return;
-    }
+    if (entries_.count(key)) return true;
+    if (!has_function(call, call.reference)) return false;
+    if (call.workspace_bytes) call.workspace_bytes = 1;  // a thunk is for all sizes: nullptr where these need none
     const std::string config_type =
         call.config_type.empty() ? (call.file.empty() ? call.name : call.file) + "_config" : call.config_type;
     std::string text;
@@ -270,9 +174,10 @@ class Table {
     text += fmt::format("kernels::{}{}{}({});", call.reference ? "reference::" : "", call.name,
                         templates.empty() ? "" : "<" + templates + ">", arguments);
     entries_[key] = {file_of(call, call.reference), text, {}, {}};
-    if (node.op->rule == nullptr) return;
+    if (node.op->rule == nullptr) return true;
     const codegen::UpdateText update = codegen::print_update(ir::UpdateRule(*node.op, node.attributes, false));
     entries_[key].update = update.config + "\n" + update.functor.text + "\n";
+    return true;
   }
 
   /// How a thunk passes an argument on; those that have pointers take `tensors` in order.

@@ -59,7 +59,7 @@ class Allocation {
     }
     if (step.call.workspace_bytes > 0) {
       step.workspace = static_cast<std::int32_t>(plan_.buffers.size());
-      const std::int64_t bytes = plan_.aligned(step.call.workspace_bytes);
+      const std::int64_t bytes = plan_.aligned(*step.call.workspace_bytes);
       const std::string& name = graph_.value(n.outputs.empty() ? n.inputs[0] : n.outputs[0]).name;
       plan_.buffers.push_back({name + " workspace", {}, bytes, 0, s, s});
     }

@@ -43,7 +43,7 @@ class Traffic {
   const std::vector<NodeId>& readers(ValueId root) const { return readers_[at(root)]; }
   std::int64_t bytes(ValueId root) const { return storage_.bytes[at(root)]; }
   bool pinned(ValueId root) const { return storage_.pinned[at(root)]; }
-  std::int64_t workspace(NodeId n) const { return calls_[at(n)].workspace_bytes; }
+  std::int64_t workspace(NodeId n) const { return calls_[at(n)].workspace_bytes.value_or(0); }
 
   /// Bytes of results that take over the memory of inputs that `left` says are dying here.
   std::int64_t taken_over(NodeId n, const std::vector<std::int32_t>& left) const {

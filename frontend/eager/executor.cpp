@@ -418,6 +418,10 @@ struct Executor::Impl {
       return;
     }
     place_outputs(n);
+    if (n.is(ir::kCopy)) {
+      add_copy(of(n.outputs[0]), of(n.inputs[0]), slot(n.inputs[0]).bytes());
+      return;
+    }
     if (n.is(ir::kFull)) {
       add_fill(of(n.outputs[0]), slot(n.outputs[0]).dtype, slot(n.outputs[0]).numel, n.attributes.number("value"));
       return;
@@ -532,7 +536,7 @@ struct Executor::Impl {
         step.count = static_cast<std::int64_t>(argument.values.size());
         break;
       case Kind::workspace:
-        step.workspace = allocate(step.call.workspace_bytes);
+        step.workspace = allocate(*step.call.workspace_bytes);
         break;
       case Kind::threads:
       case Kind::config:

@@ -1,6 +1,6 @@
-// The table of compiled kernels: every (function, element types) that an operator's test cases reach, as a thunk that
-// takes untyped pointers. Its sources are written by codegen/eager_table when the library is built; they include
-// kernels/**.h and nothing is listed by hand.
+// The table of compiled kernels: every (function, element types) that the operators' entries declare (OpDef::dtypes,
+// OpDef::forms), as a thunk that takes untyped pointers. Its sources are written by codegen/eager_table when the
+// library is built; they include kernels/**.h and nothing is listed by hand.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@ const OpDef kAbs{
     .name = "abs",
     .doc = "y = |x|. The gradient at 0 is 0, as in PyTorch.",
     .inputs = {{"x"}},
-    .infer = ops::infer_number,
+    .dtypes = kNumbers,
     .gradient = gradient_abs,
     .scalar = [](ElementRule& e) { return abs(e.x()); },
     .cases = [] { return ops::unary_cases(-4, 4, {}, true); },

@@ -11,7 +11,6 @@ const OpDef kAcos{
     .name = "acos",
     .doc = "y = arccos(x) in [0, pi]; NaN outside of [-1, 1].",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_acos,
     .scalar = [](ElementRule& e) { return acos(e.x()); },
     .amp = AmpClass::black,

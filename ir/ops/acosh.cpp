@@ -11,7 +11,6 @@ const OpDef kAcosh{
     .name = "acosh",
     .doc = "y = ln(x + sqrt(x^2 - 1)); NaN below 1.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_acosh,
     .scalar = [](ElementRule& e) { return acosh(e.x()); },
     .cases = [] { return ops::unary_cases(1.2, 5); },

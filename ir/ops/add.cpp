@@ -11,7 +11,7 @@ const OpDef kAdd{
     .name = "add",
     .doc = "z = x + y, broadcast as in NumPy.",
     .inputs = {{"x"}, {"y"}},
-    .infer = ops::infer_binary,
+    .dtypes = kNumbers,
     .gradient = gradient_add,
     .scalar = [](ElementRule& e) { return e.x() + e.y(); },
     .commutative = true,

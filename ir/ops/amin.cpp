@@ -15,6 +15,7 @@ const OpDef kAmin{
     .name = "amin",
     .doc = "y = the smallest of x over dims, NaN when one of them is NaN.",
     .inputs = {{"x"}},
+    .dtypes = kNumbers,
     .attributes = ops::reduction_attributes(),
     .infer = [](InferContext& c) { ops::infer_reduction(c, true); },
     .gradient = gradient_amin,

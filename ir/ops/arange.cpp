@@ -16,6 +16,7 @@ static void infer_arange(InferContext& c) {
 const OpDef kArange{
     .name = "arange",
     .doc = "y[i] = start + i * step, converted to dtype.",
+    .dtypes = kNumbers,
     .attributes = {{"shape", AttributeType::shape, {}, "of the result: one dimension, which may be a symbol"},
                    {"start", AttributeType::number, 0.0, "the first element"},
                    {"step", AttributeType::number, 1.0, "between neighbours"},
@@ -29,6 +30,7 @@ const OpDef kArange{
                                        {"step", node.attributes().number("step")}}};
         },
     .cost = [](const NodeView&) { return Cost{}; },
+    .forms = {{.attributes = {{"shape", Shape{4}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -11,7 +11,6 @@ const OpDef kAsin{
     .name = "asin",
     .doc = "y = arcsin(x) in [-pi/2, pi/2]; NaN outside of [-1, 1].",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_asin,
     .scalar = [](ElementRule& e) { return asin(e.x()); },
     .amp = AmpClass::black,

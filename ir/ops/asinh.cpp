@@ -11,7 +11,6 @@ const OpDef kAsinh{
     .name = "asinh",
     .doc = "y = ln(x + sqrt(x^2 + 1))",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_asinh,
     .scalar = [](ElementRule& e) { return asinh(e.x()); },
     .cases = [] { return ops::unary_cases(-4, 4); },

@@ -11,7 +11,6 @@ const OpDef kAtan{
     .name = "atan",
     .doc = "y = arctan(x) in [-pi/2, pi/2].",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_atan,
     .scalar = [](ElementRule& e) { return atan(e.x()); },
     .cases = [] { return ops::unary_cases(-4, 4); },

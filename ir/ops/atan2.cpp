@@ -17,7 +17,6 @@ const OpDef kAtan2{
         "z = the angle of the point (y, x) in (-pi, pi]: arctan(x / y) in its quadrant, where x stands for the "
         "ordinate; broadcast as in NumPy.",
     .inputs = {{"x"}, {"y"}},
-    .infer = ops::infer_binary_floating,
     .gradient = gradient_atan2,
     .scalar = [](ElementRule& e) { return atan2(e.x(), e.y()); },
     .amp = AmpClass::black,

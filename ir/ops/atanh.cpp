@@ -11,7 +11,6 @@ const OpDef kAtanh{
     .name = "atanh",
     .doc = "y = ln((1 + x) / (1 - x)) / 2; NaN outside of [-1, 1].",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_atanh,
     .scalar = [](ElementRule& e) { return atanh(e.x()); },
     .cases = [] { return ops::unary_cases(-0.9, 0.9); },

@@ -3,7 +3,6 @@
 namespace graven::ir {
 
 static void infer_avg_pool2d(InferContext& c) {
-  ops::require_floating(c, 0);
   ops::require_rank(c, 0, 4, "the input");
   const TensorType& x = c.input(0);
   c.output(x.dtype, ops::infer_pool2d(c, x.shape).out);
@@ -31,6 +30,7 @@ const OpDef kAvgPool2d{
     .layout = {ImageLayout::Rule::leads},
     .cost = [](const NodeView& node) { return Cost{.flops = ops::pool2d_flops(node, node.output().shape)}; },
     .amp = AmpClass::gray,
+    .forms = {{.attributes = {{"kernel_size", Ints{2, 2}}, {"channels_last", true}}, .shapes = {{1, 4, 4, 4}}}},
     .cases = [] { return ops::pool2d_cases(false); },
 };
 

@@ -14,6 +14,8 @@ const OpDef kAvgPool2dBackward{
         },
     .layout = {ImageLayout::Rule::leads},
     .amp = AmpClass::gray,
+    .forms = {{.attributes = {{"kernel_size", Ints{2, 2}}, {"channels_last", true}, {"input_shape", Shape{1, 4, 4, 4}}},
+               .shapes = {{1, 2, 2, 4}}}},
     .cases =
         [] {
           std::vector<TestCase> cases{{.note = "overlapping windows",

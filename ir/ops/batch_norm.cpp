@@ -5,7 +5,7 @@ namespace graven::ir {
 static void infer_batch_norm(InferContext& c) {
   const std::int64_t channels = ops::check_batch_norm_input(c, 0);
   constexpr std::string_view kNames[] = {"", "weight", "bias", "running_mean", "running_var"};
-  for (std::size_t i = 1; i < 5; ++i) ops::check_channel_vector(c, i, kNames[i], 0, channels);
+  for (std::size_t i = 1; i < 5; ++i) ops::check_channel_vector(c, i, kNames[i], channels);
   ops::infer_any(c);
 }
 
@@ -49,6 +49,7 @@ const OpDef kBatchNorm{
           return Cost{.flops = 2 * static_cast<double>(node.output().shape.numel().maximum())};
         },
     .amp = AmpClass::black,
+    .forms = {{.shapes = {{4, 4}, {4}, {4}, {4}, {4}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -5,7 +5,7 @@ namespace graven::ir {
 static void infer_batch_norm_training(InferContext& c) {
   const std::int64_t channels = ops::check_batch_norm_input(c, 0);
   constexpr std::string_view kNames[] = {"", "weight", "bias", "running_mean", "running_var"};
-  for (std::size_t i = 1; i < 5; ++i) ops::check_channel_vector(c, i, kNames[i], 0, channels);
+  for (std::size_t i = 1; i < 5; ++i) ops::check_channel_vector(c, i, kNames[i], channels);
   c.require(c.has_input(3) == c.has_input(4), "running_mean and running_var come together");
   const TensorType& x = c.input(0);
   if (channels > 0 && x.shape.numel() == Dim(channels))
@@ -58,6 +58,7 @@ const OpDef kBatchNormTraining{
           return Cost{.flops = 7 * static_cast<double>(node.output().shape.numel().maximum())};
         },
     .amp = AmpClass::black,
+    .forms = {{.shapes = {{4, 4}, {4}, {4}, {4}, {4}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -2,20 +2,12 @@
 
 namespace graven::ir {
 
-static void infer_binary_cross_entropy_backward(InferContext& c) {
-  for (std::size_t i = 0; i < 3; ++i) ops::require_floating(c, i);
-  ops::require_same_dtype(c, 0, 1);
-  ops::require_same_dtype(c, 0, 2);
-  c.output(c.input(0).dtype, ops::broadcast_inputs(c));
-}
-
 const OpDef kBinaryCrossEntropyBackward{
     .name = "binary_cross_entropy_backward",
     .doc =
         "dx = dy (x - t) / max(x (1 - x), 1e-12), the gradient of binary_cross_entropy, as PyTorch has it: 0 where x = "
         "t = 0 or 1.",
     .inputs = {{"dy"}, {"x"}, {"t"}},
-    .infer = infer_binary_cross_entropy_backward,
     .scalar =
         [](ElementRule& e) {
           const Scalar x = e.x(), y = e.y(), z = e.z();

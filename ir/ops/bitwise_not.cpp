@@ -6,7 +6,7 @@ const OpDef kBitwiseNot{
     .name = "bitwise_not",
     .doc = "y = all bits of x turned, of integers; the opposite, of bools.",
     .inputs = {{"x"}},
-    .infer = ops::infer_bitwise,
+    .dtypes = kIntegersAndBools,
     .scalar = [](ElementRule& e) { return bitwise_xor(e.x(), -1); },
     .cases = [] { return ops::bitwise_cases(1); },
 };

@@ -6,7 +6,7 @@ const OpDef kBitwiseOr{
     .name = "bitwise_or",
     .doc = "z = x | y of integers or bools, bit by bit, either set; broadcast as in NumPy.",
     .inputs = {{"x"}, {"y"}},
-    .infer = ops::infer_bitwise,
+    .dtypes = kIntegersAndBools,
     .scalar = [](ElementRule& e) { return bitwise_or(e.x(), e.y()); },
     .commutative = true,
     .cases = [] { return ops::bitwise_cases(2); },

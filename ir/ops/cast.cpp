@@ -13,6 +13,7 @@ const OpDef kCast{
     .name = "cast",
     .doc = "y = x as another dtype: nearest even among floating dtypes, towards zero to integers, x != 0 to bool.",
     .inputs = {{"x"}},
+    .dtypes = kAnyDType,
     .attributes = {{"dtype", AttributeType::dtype, {}, "of the result"}},
     .infer = infer_cast,
     .gradient = gradient_cast,

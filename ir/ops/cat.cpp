@@ -10,7 +10,6 @@ static void infer_cat(InferContext& c) {
   Dim total = first.shape[dim];
   for (std::size_t i = 1; i < c.input_count(); ++i) {
     const TensorType& t = c.input(i);
-    ops::require_same_dtype(c, 0, i);
     bool fits = t.shape.rank() == first.shape.rank();
     for (std::size_t d = 0; fits && d < t.shape.rank(); ++d) fits = d == dim || t.shape[d] == first.shape[d];
     if (!fits)
@@ -55,6 +54,7 @@ const OpDef kCat{
     .name = "cat",
     .doc = "y holds the tensors one behind the other along dim.",
     .inputs = {{.name = "xs", .variadic = true}},
+    .dtypes = kAnyDType,
     .attributes = {{"dim", AttributeType::integer, std::int64_t{0}, "counted from the end when negative"}},
     .infer = infer_cat,
     .gradient = gradient_cat,

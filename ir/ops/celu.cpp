@@ -9,7 +9,7 @@ static void gradient_celu(GradientBuilder& g) {
 }
 
 static void infer_celu(InferContext& c) {
-  ops::infer_floating(c);
+  ops::infer_elementwise(c);
   c.require(c.attributes.number("alpha") != 0, "'alpha' must not be 0");
 }
 

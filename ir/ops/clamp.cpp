@@ -7,7 +7,7 @@ namespace graven::ir {
 
 /// Integer bodies convert the limits, and infinity has no integer.
 static void infer_clamp(InferContext& c) {
-  ops::infer_number(c);
+  ops::infer_elementwise(c);
   ops::clip_to_dtype(c, "min");
   ops::clip_to_dtype(c, "max");
 }
@@ -29,6 +29,7 @@ const OpDef kClamp{
         "passes where min < x < max, as in "
         "PyTorch 2.15.",
     .inputs = {{"x"}},
+    .dtypes = kNumbers,
     .attributes = {{"min", AttributeType::number, -std::numeric_limits<double>::infinity(), "lower limit"},
                    {"max", AttributeType::number, std::numeric_limits<double>::infinity(), "upper limit"}},
     .infer = infer_clamp,

@@ -5,10 +5,6 @@ namespace graven::ir {
 
 static void infer_clip_factor(InferContext& c) {
   c.require(c.input_count() > 0, "expects at least one tensor");
-  for (std::size_t i = 0; i < c.input_count(); ++i) {
-    ops::require_floating(c, i);
-    ops::require_same_dtype(c, 0, i);
-  }
   c.require(c.attributes.number("max_norm") >= 0, "'max_norm' must not be negative");
   c.require(c.attributes.number("norm_type") > 0, "'norm_type' must be positive");
   c.output(c.input(0).dtype, {});
@@ -78,6 +74,7 @@ const OpDef kClipFactor{
     .kernel = kernel_clip_factor,
     .cost = cost_clip_factor,
     .amp = AmpClass::black,
+    .forms = {{.attributes = {{"max_norm", 1.0}}}},
     .cases = cases_of_clip_factor,
 };
 

@@ -4,13 +4,11 @@ namespace graven::ir {
 
 static void infer_conv2d_backward_input(InferContext& c) {
   const TensorType& dy = c.input(0);
-  ops::require_floating(c, 0);
   ops::require_rank(c, 0, 4, "dy");
   ops::check_window(c);
   const bool channels_last = c.attributes.flag("channels_last"), packed = c.attributes.flag("packed");
   const ops::ImageLayout layout(channels_last);
   const Ints weight = ops::conv2d_weight_shape(c, 1);
-  ops::require_same_dtype(c, 0, 1);
   const Shape& size = c.attributes.shape("input_size");
   c.require(size.rank() == 2 && size[0].minimum() >= 0 && size[1].minimum() >= 0,
             [&] { return "'input_size' must be a height and a width, got " + size.to_string(); });
@@ -42,14 +40,10 @@ static ops::Conv2dSizes input_gradient_sizes(const NodeView& node) {
 static KernelCall kernel_conv2d_backward_input(const NodeView& node) {
   const ops::Conv2dSizes s = input_gradient_sizes(node);
   const Dim& batch = node.input(0).shape[0];
-  KernelCall call{.name = "conv2d_backward_input",
-                  .file = "conv2d",
-                  .config = ops::conv2d_fields(s, batch),
-                  .reference = !node.attributes().flag("packed")};
-  kernels::conv2d_config most = s.most;
-  most.batch = batch.maximum();
-  if (!call.reference) call.workspace_bytes = kernels::conv2d_backward_input_workspace_bytes(most);
-  return call;
+  return {.name = "conv2d_backward_input",
+          .file = "conv2d",
+          .config = ops::conv2d_fields(s, batch),
+          .reference = !node.attributes().flag("packed")};
 }
 
 /// Used as a transposed convolution: its own gradients are a convolution, and the gradient of the weights with the
@@ -85,6 +79,12 @@ const OpDef kConv2dBackwardInput{
           return Cost{.flops = ops::conv2d_flops(input_gradient_sizes(node).most, node.input(0).shape[0])};
         },
     .amp = AmpClass::white,
+    .forms = {{.attributes = {{"input_size", Shape{4, 4}}}, .shapes = {{1, 4, 4, 4}, {4, 4, 1, 1}}},
+              {.attributes = {{"input_size", Shape{4, 4}},
+                              {"channels_last", true},
+                              {"packed", true},
+                              {"weight_shape", Ints{4, 4, 1, 1}}},
+               .shapes = {{1, 4, 4, 4}, {4 * 16}}}},
     .cases =
         [] {
           // The gradient rule of conv2d goes through the other cases; here is what it does not reach.

@@ -4,8 +4,6 @@ namespace graven::ir {
 
 static void infer_conv2d_backward_weight(InferContext& c) {
   const TensorType &dy = c.input(0), &x = c.input(1);
-  ops::require_floating(c, 0);
-  ops::require_same_dtype(c, 0, 1);
   ops::require_rank(c, 0, 4, "dy");
   ops::require_rank(c, 1, 4, "x");
   ops::check_window(c);
@@ -67,6 +65,8 @@ const OpDef kConv2dBackwardWeight{
           return Cost{.flops = ops::conv2d_flops(weight_gradient_sizes(node).most, node.input(0).shape[0])};
         },
     .amp = AmpClass::white,
+    .forms = {{.attributes = {{"kernel_size", Ints{1, 1}}, {"channels_last", true}},
+               .shapes = {{1, 4, 4, 4}, {1, 4, 4, 4}}}},
     .cases =
         [] {
           // The gradient rule of conv2d goes through the other cases.

@@ -30,14 +30,12 @@ WinogradSizes winograd_sizes(const NodeView& node) {
 
 static void infer_conv2d_winograd(InferContext& c) {
   const TensorType& x = c.input(0);
-  ops::require_floating(c, 0);
   ops::require_rank(c, 0, 4, "the input");
   for (std::int64_t v : ops::checked_list(c, "padding", 2, 0))
     c.require(v <= (1 << 24), "'padding' is too large: " + std::to_string(v));
   const std::int64_t tile = c.attributes.integer("tile");
   c.require(tile == 2 || tile == 4, "'tile' must be 2 or 4, got " + std::to_string(tile));
   const Ints weight = ops::conv2d_weight_shape(c, 1);
-  ops::require_same_dtype(c, 0, 1);
   c.require(weight[2] == 3 && weight[3] == 3,
             "the kernel must be 3x3, got " + std::to_string(weight[2]) + "x" + std::to_string(weight[3]));
   c.require(weight[0] % 16 == 0 && weight[1] % 16 == 0,
@@ -51,11 +49,9 @@ static void infer_conv2d_winograd(InferContext& c) {
     c.require(c.input(1).shape == Shape{elements},
               "the packed weight must be " + describe(DType::f32, {elements}) + ", got " + c.input(1).to_string());
   }
-  if (c.has_input(2)) {
-    ops::require_same_dtype(c, 0, 2);
+  if (c.has_input(2))
     c.require(c.input(2).shape == Shape{weight[0]},
               "bias must be " + describe(x.dtype, {weight[0]}) + ", got " + c.input(2).to_string());
-  }
   const TensorType y{x.dtype, {x.shape[0], s.out_height, s.out_width, weight[0]}};
   ops::check_epilogue(c, 3, y);
   c.output(y.dtype, y.shape);
@@ -125,6 +121,9 @@ const OpDef kConv2dWinograd{
     .epilogue = EpilogueUse::packed,
     .cost = cost_conv2d_winograd,
     .amp = AmpClass::white,
+    .forms = {{.shapes = {{1, 4, 4, 16}, {16, 16, 3, 3}}},
+              {.attributes = {{"packed", true}, {"weight_shape", Ints{16, 16, 3, 3}}},
+               .shapes = {{1, 4, 4, 16}, {36 * 16 * 16}}}},
     .cases = cases_conv2d_winograd,
 };
 

@@ -8,6 +8,7 @@ const OpDef kCopy{
     .name = "copy",
     .doc = "y = x, in memory of its own.",
     .inputs = {{"x"}},
+    .dtypes = kAnyDType,
     .infer = ops::infer_any,
     .gradient = gradient_of_copy,
     .kernel =

@@ -11,7 +11,6 @@ const OpDef kCos{
     .name = "cos",
     .doc = "y = cos(x), x in radians.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_cos,
     .scalar = [](ElementRule& e) { return cos(e.x()); },
     .cases = [] { return ops::unary_cases(-7, 7); },

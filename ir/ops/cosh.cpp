@@ -11,7 +11,6 @@ const OpDef kCosh{
     .name = "cosh",
     .doc = "y = (exp(x) + exp(-x)) / 2",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_cosh,
     .scalar = [](ElementRule& e) { return cosh(e.x()); },
     .amp = AmpClass::black,

@@ -4,7 +4,6 @@ namespace graven::ir {
 
 static void infer_cross_entropy(InferContext& c) {
   const TensorType& logits = c.input(0);
-  ops::require_floating(c, 0);
   ops::require_rank(c, 0, 2, "logits");
   ops::check_labels(c, 1, logits.shape[0]);
   ops::check_cross_entropy(c, 2, logits);
@@ -37,7 +36,7 @@ const OpDef kCrossEntropy{
         "the label ignore_index do not count, any other label outside [0, classes) is an error when it runs. Outputs: "
         "loss, p. weight gets no "
         "gradient.",
-    .inputs = {{"logits"}, {.name = "labels", .classes_of = 0}, ops::kOptionalWeight},
+    .inputs = {{"logits"}, {.name = "labels", .dtype = DType::i64, .classes_of = 0}, ops::kOptionalWeight},
     .attributes = ops::cross_entropy_attributes(),
     .outputs = {"loss", "probabilities"},
     .infer = infer_cross_entropy,
@@ -53,6 +52,7 @@ const OpDef kCrossEntropy{
           return Cost{.flops = 6 * static_cast<double>(node.input(0).shape.numel().maximum())};
         },
     .amp = AmpClass::black,
+    .forms = {{.shapes = {{4, 4}, {4}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -4,7 +4,6 @@ namespace graven::ir {
 
 static void infer_cross_entropy_backward(InferContext& c) {
   const TensorType& probabilities = c.input(1);
-  ops::require_floating(c, 1);
   ops::require_rank(c, 1, 2, "probabilities");
   ops::check_labels(c, 2, probabilities.shape[0]);
   ops::check_cross_entropy(c, 3, probabilities);
@@ -19,7 +18,10 @@ const OpDef kCrossEntropyBackward{
         "dlogits[row, c] = scale * (p_c ((1 - e) w_y + e / classes * sum of w) - (c == y) (1 - e) w_y - e / classes * "
         "w_c) with the letters of "
         "cross_entropy; scale = dloss, divided by the sum of w_y for a mean; 0 in rows with the label ignore_index.",
-    .inputs = {{"dloss"}, {"probabilities"}, {.name = "labels", .classes_of = 1}, ops::kOptionalWeight},
+    .inputs = {{"dloss"},
+               {"probabilities"},
+               {.name = "labels", .dtype = DType::i64, .classes_of = 1},
+               ops::kOptionalWeight},
     .attributes = ops::cross_entropy_attributes(),
     .infer = infer_cross_entropy_backward,
     .kernel =
@@ -29,6 +31,7 @@ const OpDef kCrossEntropyBackward{
           return call;
         },
     .amp = AmpClass::black,
+    .forms = {{.shapes = {{}, {4, 4}, {4}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

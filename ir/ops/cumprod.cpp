@@ -10,6 +10,7 @@ const OpDef kCumprod{
     .name = "cumprod",
     .doc = "y[k] = x[0] * ... * x[k] along dim. Integers wrap.",
     .inputs = {{"x"}},
+    .dtypes = kNumbers,
     .attributes = {ops::scan_dim()},
     .infer = ops::infer_scan,
     .gradient = gradient_cumprod,
@@ -17,6 +18,7 @@ const OpDef kCumprod{
     .layout = {ImageLayout::Rule::moves},
     .remark = ops::dim_remark,
     .amp = AmpClass::black,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},
     .cases = [] { return ops::scan_cases(1, true); },
 };
 

@@ -3,7 +3,6 @@
 namespace graven::ir {
 
 static void infer_cumprod_backward(InferContext& c) {
-  ops::require_floating(c, 0);
   c.require(c.input(0) == c.input(1),
             "x must be " + c.input(0).to_string() + " like dy, got " + c.input(1).to_string());
   ops::infer_scan(c);
@@ -20,6 +19,7 @@ const OpDef kCumprodBackward{
     .kernel = [](const NodeView& node) { return ops::scan_call(node, "cumprod_backward"); },
     .layout = {ImageLayout::Rule::moves},
     .amp = AmpClass::black,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},
     .cases =
         [] {
           auto cases = ops::scan_cases(2, false);

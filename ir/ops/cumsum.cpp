@@ -13,6 +13,7 @@ const OpDef kCumsum{
     .name = "cumsum",
     .doc = "y[k] = x[0] + ... + x[k] along dim; from the last element back when reverse. Integers wrap.",
     .inputs = {{"x"}},
+    .dtypes = kNumbers,
     .attributes = {ops::scan_dim(), {"reverse", AttributeType::boolean, false, "sum from the end"}},
     .infer = ops::infer_scan,
     .gradient = gradient_cumsum,
@@ -20,6 +21,7 @@ const OpDef kCumsum{
     .layout = {ImageLayout::Rule::moves},
     .remark = ops::dim_remark,
     .amp = AmpClass::black,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},
     .cases =
         [] {
           return ops::join(ops::scan_cases(1, true), {{.note = "reverse",

@@ -6,6 +6,7 @@ const OpDef kDetach{
     .name = "detach",
     .doc = "y = x, through which no gradient flows back.",
     .inputs = {{"x"}},
+    .dtypes = kAnyDType,
     .infer = ops::infer_any,
     .alias = true,
     .amp = AmpClass::clear,

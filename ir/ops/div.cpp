@@ -15,7 +15,6 @@ const OpDef kDiv{
         "z = x / y of floating-point numbers, broadcast as in NumPy. (Integers are cast first: PyTorch's true "
         "division.)",
     .inputs = {{"x"}, {"y"}},
-    .infer = ops::infer_binary_floating,
     .gradient = gradient_div,
     .scalar = [](ElementRule& e) { return e.x() / e.y(); },
     .cases = [] { return ops::binary_cases(-4, 4, 0.5, 4, false); },

@@ -5,7 +5,6 @@
 namespace graven::ir {
 
 static void infer_dropout(InferContext& c) {
-  ops::require_floating(c, 0);
   ops::check_random(c, 1);
   const double p = c.attributes.number("p");
   c.require(p >= 0 && p <= 1, "'p' must lie in [0, 1], got " + ops::text_of(p));

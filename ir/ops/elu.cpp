@@ -13,7 +13,6 @@ const OpDef kElu{
     .doc = "y = x where x > 0, else alpha * (exp(x) - 1) (Clevert et al. 2015)",
     .inputs = {{"x"}},
     .attributes = {{"alpha", AttributeType::number, 1.0, "minus the limit at -infinity"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_elu,
     .scalar =
         [](ElementRule& e) {

@@ -3,9 +3,7 @@
 namespace graven::ir {
 
 static void infer_embedding(InferContext& c) {
-  ops::require_floating(c, 0);
   ops::require_rank(c, 0, 2, "the weight");
-  ops::require_index(c, 1);
   const TensorType& weight = c.input(0);
   const std::int64_t padding = c.attributes.integer("padding_idx");
   c.require(padding < weight.shape[0].minimum(), "'padding_idx' must be less than the " + weight.shape[0].to_string() +
@@ -30,7 +28,7 @@ const OpDef kEmbedding{
         "of [0, rows of weight) is an "
         "error "
         "when it runs.",
-    .inputs = {{"weight", InputRole::weight}, {"index"}},
+    .inputs = {{"weight", InputRole::weight}, {.name = "index", .dtype = DType::i64}},
     .attributes = {{"padding_idx", AttributeType::integer, std::int64_t{-1},
                     "a row that gets no gradient; negative: none"}},
     .infer = infer_embedding,

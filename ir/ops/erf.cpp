@@ -11,7 +11,6 @@ const OpDef kErf{
     .name = "erf",
     .doc = "y = 2 / sqrt(pi) * the integral of exp(-t^2) from 0 to x.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_erf,
     .scalar = [](ElementRule& e) { return erf(e.x()); },
     .amp = AmpClass::black,

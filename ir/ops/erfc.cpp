@@ -11,7 +11,6 @@ const OpDef kErfc{
     .name = "erfc",
     .doc = "y = 1 - erf(x), without cancellation.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_erfc,
     .scalar = [](ElementRule& e) { return erfc(e.x()); },
     .amp = AmpClass::black,

@@ -11,7 +11,6 @@ const OpDef kExp{
     .name = "exp",
     .doc = "y = exp(x)",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_exp,
     .scalar = [](ElementRule& e) { return exp(e.x()); },
     .amp = AmpClass::black,

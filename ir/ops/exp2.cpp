@@ -11,7 +11,6 @@ const OpDef kExp2{
     .name = "exp2",
     .doc = "y = 2 to the power x.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_exp2,
     .scalar = [](ElementRule& e) { return pow(2, e.x()); },
     .amp = AmpClass::black,

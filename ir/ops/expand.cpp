@@ -41,12 +41,14 @@ const OpDef kExpand{
         "elementwise operators broadcast "
         "by themselves.)",
     .inputs = {{"x"}},
+    .dtypes = kAnyDType,
     .attributes = {{"shape", AttributeType::shape, {}, "of the result"}},
     .infer = infer_expand,
     .gradient = gradient_expand,
     .kernel = kernel_expand,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
+    .forms = {{.attributes = {{"shape", Shape{2, 4, 4}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases{

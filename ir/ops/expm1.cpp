@@ -11,7 +11,6 @@ const OpDef kExpm1{
     .name = "expm1",
     .doc = "y = exp(x) - 1, exact for small x.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_expm1,
     .scalar = [](ElementRule& e) { return expm1(e.x()); },
     .amp = AmpClass::black,

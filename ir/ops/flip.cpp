@@ -30,6 +30,7 @@ const OpDef kFlip{
     .name = "flip",
     .doc = "y is x with the order of its elements along dims turned round.",
     .inputs = {{"x"}},
+    .dtypes = kAnyDType,
     .attributes =
         {{"dims", AttributeType::integers, {}, "counted from the end when negative; none: nothing is turned"}},
     .infer = infer_flip,
@@ -37,6 +38,7 @@ const OpDef kFlip{
     .kernel = kernel_flip,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
+    .forms = {{.attributes = {{"dims", Ints{1}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

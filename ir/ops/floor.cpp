@@ -6,7 +6,6 @@ const OpDef kFloor{
     .name = "floor",
     .doc = "y = the largest integer not above x. The gradient is 0.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = ops::gradient_zero,
     .scalar = [](ElementRule& e) { return floor(e.x()); },
     .cases = [] { return ops::unary_cases(-4, 4); },

@@ -9,7 +9,7 @@ const OpDef kFloorDivide{
         "than a tenth, gives 9; 0 for "
         "integers over 0. Broadcast as in NumPy. The gradient is 0.",
     .inputs = {{"x"}, {"y"}},
-    .infer = ops::infer_binary,
+    .dtypes = kNumbers,
     .gradient = ops::gradient_zero,
     .scalar = [](ElementRule& e) { return floor_divide(e.x(), e.y()); },
     .cases = [] { return ops::binary_cases(-5, 5, 0.6, 3, true); },

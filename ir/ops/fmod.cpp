@@ -12,7 +12,7 @@ const OpDef kFmod{
     .name = "fmod",
     .doc = "z = x - y * trunc(x / y): the sign of x, as in C; 0 for integers over 0. Broadcast as in NumPy.",
     .inputs = {{"x"}, {"y"}},
-    .infer = ops::infer_binary,
+    .dtypes = kNumbers,
     .gradient = gradient_fmod,
     .scalar = [](ElementRule& e) { return fmod(e.x(), e.y()); },
     .cases = [] { return ops::binary_cases(-5, 5, 0.6, 3, true); },

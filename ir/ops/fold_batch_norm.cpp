@@ -3,7 +3,6 @@
 namespace graven::ir {
 
 static void infer_fold_batch_norm(InferContext& c) {
-  ops::require_floating(c, 0);
   const TensorType& weight = c.input(0);
   c.require(weight.shape.rank() >= 2,
             [&] { return "the weight must have at least 2 dimensions, got " + weight.to_string(); });
@@ -11,7 +10,7 @@ static void infer_fold_batch_norm(InferContext& c) {
             [&] { return "'eps' must not be negative, got " + ops::text_of(c.attributes.number("eps")); });
   const std::int64_t channels = ops::fixed(weight.shape[0], "the number of channels");
   constexpr std::string_view kNames[] = {"", "bias", "gamma", "beta", "mean", "var"};
-  for (std::size_t i = 1; i < 6; ++i) ops::check_channel_vector(c, i, kNames[i], 0, channels);
+  for (std::size_t i = 1; i < 6; ++i) ops::check_channel_vector(c, i, kNames[i], channels);
   c.output(weight.dtype, weight.shape);
   c.output(weight.dtype, {channels});
 }
@@ -45,6 +44,7 @@ const OpDef kFoldBatchNorm{
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.output().shape.numel().maximum())}; },
     .amp = AmpClass::black,
+    .forms = {{.shapes = {{4, 4}, {4}, {4}, {4}, {4}, {4}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -25,6 +25,7 @@ static KernelCall kernel_full(const NodeView& node) {
 const OpDef kFull{
     .name = "full",
     .doc = "y = value everywhere.",
+    .dtypes = kAnyDType,
     .attributes = {{"shape", AttributeType::shape, {}, "of the result"},
                    {"value", AttributeType::number, {}, "converted to dtype"},
                    {"dtype", AttributeType::dtype, DType::f32, "of the result"}},
@@ -32,6 +33,7 @@ const OpDef kFull{
     .scalar = [](ElementRule& e) { return e["value"]; },
     .kernel = kernel_full,
     .cost = [](const NodeView&) { return Cost{}; },
+    .forms = {{.attributes = {{"shape", Shape{4}}, {"value", 1.0}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

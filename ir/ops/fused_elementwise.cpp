@@ -26,10 +26,14 @@ const OpDef kFusedElementwise{
         "y = program(xs...): a chain of elementwise operators in one pass over memory, inputs broadcast as in NumPy. "
         "Made by the fusion pass.",
     .inputs = {{.name = "xs", .role = InputRole::operand, .variadic = true}},
+    .dtypes = kAnyDType,
     .attributes = {{"program", AttributeType::program, {}, "what is computed for each element"}},
     .infer = infer_fused_elementwise,
     .kernel = ops::elementwise_call,
     .cost = cost_fused_elementwise,
+    .forms = {{.attributes = {{"program",
+                               ScalarProgram{
+                                   .steps = {{.op = "logical_not", .arguments = {0}, .dtype = DType::boolean}}}}}}},
     .cases =
         [] {
           const ScalarProgram program{

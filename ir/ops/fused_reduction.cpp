@@ -8,11 +8,9 @@ static void infer_fused_reduction(InferContext& c) {
   c.require(c.input_count() > 0 && c.input_count() <= 2 && program.inputs == static_cast<std::int32_t>(c.input_count()),
             "the program takes " + ops::count_of(program.inputs, "input") + " of 1 or 2, got " +
                 std::to_string(c.input_count()));
-  for (std::size_t i = 0; i < c.input_count(); ++i) {
-    c.require(c.input(i).dtype == DType::f32, "expects f32, got " + c.input(i).to_string());
+  for (std::size_t i = 0; i < c.input_count(); ++i)
     c.require(c.input(i).shape == c.input(0).shape,
               "the inputs must have one shape, got " + c.input(0).to_string() + " and " + c.input(i).to_string());
-  }
   ops::check_program(c, program, std::vector<DType>(c.input_count(), DType::f32));
   c.require(program.steps.back().dtype == DType::f32, "the program's result must be f32");
   const std::string& reduction = c.attributes.text("reduction");
@@ -68,11 +66,14 @@ const OpDef kFusedReduction{
         "y = the sum or mean over dims of program(xs...), which is never stored; one or two xs of one shape. Made by "
         "the fusion pass.",
     .inputs = {{.name = "xs", .role = InputRole::operand, .variadic = true}},
+    .dtypes = {DType::f32},
     .attributes = attributes_of_fused_reduction(),
     .infer = infer_fused_reduction,
     .kernel =
         [](const NodeView& node) { return ops::reduce_call(node, "reduce_" + node.attributes().text("reduction")); },
     .cost = cost_fused_reduction,
+    .forms = {{.attributes = {{"program", ScalarProgram{.steps = {{.op = "square", .arguments = {0}}}}},
+                              {"reduction", std::string("sum")}}}},
     .cases = cases_fused_reduction,
 };
 

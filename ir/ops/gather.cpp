@@ -20,7 +20,8 @@ const OpDef kGather{
         "in the other dimensions. An "
         "index "
         "outside of the dimension is an error when it runs.",
-    .inputs = {{"x"}, {"index"}},
+    .inputs = {{"x"}, {.name = "index", .dtype = DType::i64}},
+    .dtypes = kAnyDType,
     .attributes = {ops::gather_dim_attribute()},
     .infer = infer_gather,
     .gradient = gradient_gather,
@@ -28,6 +29,7 @@ const OpDef kGather{
         [](const NodeView& node) { return ops::gather_call(node, "gather", node.input(1).shape, node.input(0).shape); },
     .cost = [](const NodeView&) { return Cost{}; },
     .remark = ops::dim_remark,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

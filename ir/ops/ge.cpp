@@ -6,7 +6,7 @@ const OpDef kGe{
     .name = "ge",
     .doc = "z = x >= y, a bool; broadcast as in NumPy.",
     .inputs = {{"x"}, {"y"}},
-    .infer = ops::infer_comparison,
+    .dtypes = kAnyDType,
     .scalar = [](ElementRule& e) { return e.x() >= e.y(); },
     .cases = [] { return ops::comparison_cases(); },
 };

@@ -15,7 +15,6 @@ const OpDef kGelu{
         "y = x * Phi(x) = 0.5 * x * (1 + erf(x / sqrt(2))): PyTorch's gelu(approximate='none') (Hendrycks and Gimpel "
         "2016).",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_gelu,
     .scalar = [](ElementRule& e) { return 0.5 * e.x() * (1 + erf(e.x() * 0.70710678118654752)); },
     .cases = [] { return ops::unary_cases(-4, 4); },

@@ -13,7 +13,6 @@ const OpDef kGeluTanh{
     .name = "gelu_tanh",
     .doc = "y = 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))): PyTorch's gelu(approximate='tanh').",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_gelu_tanh,
     .scalar =
         [](ElementRule& e) {

@@ -43,6 +43,7 @@ const OpDef kGroupNorm{
           return Cost{.flops = 7 * static_cast<double>(node.output().shape.numel().maximum())};
         },
     .amp = AmpClass::black,
+    .forms = {{.attributes = {{"groups", std::int64_t{2}}}, .shapes = {{4, 4, 4}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -41,6 +41,7 @@ const OpDef kGroupNormBackward{
           return Cost{.flops = 12 * static_cast<double>(node.output().shape.numel().maximum())};
         },
     .amp = AmpClass::black,
+    .forms = {{.attributes = {{"groups", std::int64_t{2}}}, .shapes = {{4, 4}, {4, 4}, {4}, {4, 2}, {4, 2}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

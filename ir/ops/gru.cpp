@@ -47,6 +47,7 @@ const OpDef kGru{
     .kernel = [](const NodeView& node) { return ops::recurrent_call(node, "gru", sizes_of_gru(node), false); },
     .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_gru(node)); },
     .amp = AmpClass::white,
+    .forms = {{.shapes = {{2, 3, 6}, {6, 2}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -42,6 +42,7 @@ const OpDef kGruBackward{
         },
     .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_gru_backward(node)); },
     .amp = AmpClass::white,
+    .forms = {{.shapes = {{2, 3, 2}, {3, 2}, {2, 3, 2}, {2, 3, 8}, {6, 2}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -15,7 +15,6 @@ const OpDef kHardshrink{
     .doc = "y = 0 where -lambd <= x <= lambd, else x",
     .inputs = {{"x"}},
     .attributes = {{"lambd", AttributeType::number, 0.5, "the limit"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_hardshrink,
     .scalar =
         [](ElementRule& e) {

@@ -12,7 +12,6 @@ const OpDef kHardsigmoid{
     .name = "hardsigmoid",
     .doc = "y = min(max(x / 6 + 1/2, 0), 1)",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_hardsigmoid,
     .scalar =
         [](ElementRule& e) {

@@ -13,7 +13,6 @@ const OpDef kHardswish{
     .name = "hardswish",
     .doc = "y = x * min(max(x / 6 + 1/2, 0), 1) (Howard et al. 2019)",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_hardswish,
     .scalar =
         [](ElementRule& e) {

@@ -3,7 +3,7 @@
 namespace graven::ir {
 
 static void infer_hardtanh(InferContext& c) {
-  ops::infer_number(c);
+  ops::infer_elementwise(c);
   if (c.attributes.number("min") > c.attributes.number("max"))
     c.fail("min must not be above max, got " + ops::text_of(c.attributes.number("min")) + " and " +
            ops::text_of(c.attributes.number("max")));
@@ -24,6 +24,7 @@ const OpDef kHardtanh{
     .doc =
         "y = min(max(x, min), max); relu6 is min = 0, max = 6. NaN stays NaN. The gradient passes where min < x < max.",
     .inputs = {{"x"}},
+    .dtypes = kNumbers,
     .attributes = {{"min", AttributeType::number, -1.0, "lower limit"},
                    {"max", AttributeType::number, 1.0, "upper limit"}},
     .infer = infer_hardtanh,

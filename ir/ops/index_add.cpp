@@ -3,10 +3,8 @@
 namespace graven::ir {
 
 static void infer_index_add(InferContext& c) {
-  ops::require_index(c, 1);
   ops::require_rank(c, 1, 1, "the index");
   const TensorType& x = c.input(0);
-  c.require(x.dtype != DType::boolean, "bools cannot be added");
   const std::int64_t dim = ops::normalize_dim(c, "dim", x.shape.rank());
   c.require(x.shape.rank() > 0, "expects at least one dimension, got " + x.to_string());
   c.require(x.shape[static_cast<std::size_t>(dim)] == c.input(1).shape[0],
@@ -47,7 +45,8 @@ const OpDef kIndexAdd{
         "(PyTorch's index_add). "
         "The gradient of index_select; slices with the index 'skipped' are left out, as the padding of an embedding "
         "is.",
-    .inputs = {{"x"}, {"index"}, {.name = "base", .optional = true}},
+    .inputs = {{"x"}, {.name = "index", .dtype = DType::i64}, {.name = "base", .optional = true}},
+    .dtypes = kNumbers,
     .attributes = {ops::gather_dim_attribute(),
                    {"size", AttributeType::integer, std::int64_t{-1},
                     "of the result along dim; -1: as the base has, which may be a symbol"},
@@ -67,6 +66,7 @@ const OpDef kIndexAdd{
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .remark = ops::dim_remark,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}, {"size", std::int64_t{4}}}, .shapes = {{4, 4}, {4}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

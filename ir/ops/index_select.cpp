@@ -3,7 +3,6 @@
 namespace graven::ir {
 
 static void infer_index_select(InferContext& c) {
-  ops::require_index(c, 1);
   ops::require_rank(c, 1, 1, "the index");
   const TensorType& x = c.input(0);
   const std::int64_t dim = ops::normalize_dim(c, "dim", x.shape.rank());
@@ -24,7 +23,8 @@ const OpDef kIndexSelect{
         "y = x with the slices index[0], index[1], ... along dim (PyTorch's index_select). An index outside of the "
         "dimension is an error when it "
         "runs.",
-    .inputs = {{"x"}, {"index"}},
+    .inputs = {{"x"}, {.name = "index", .dtype = DType::i64}},
+    .dtypes = kAnyDType,
     .attributes = {ops::gather_dim_attribute()},
     .infer = infer_index_select,
     .gradient = gradient_index_select,
@@ -40,6 +40,7 @@ const OpDef kIndexSelect{
                                static_cast<double>(size_of(node.output().dtype))};
         },
     .remark = ops::dim_remark,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}}, .shapes = {{4, 4}, {4}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

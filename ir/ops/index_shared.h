@@ -5,13 +5,8 @@
 
 namespace graven::ir::ops {
 
-inline void require_index(const InferContext& c, std::size_t i) {
-  c.require(c.input(i).dtype == DType::i64, "the index must be i64, got " + c.input(i).to_string());
-}
-
 /// gather, scatter, scatter_add: checks dim and that the index fits x (input 0) in every other dimension.
 inline void check_gather(InferContext& c, std::size_t index) {
-  require_index(c, index);
   const Shape &x = c.input(0).shape, &at = c.input(index).shape;
   require_kernel_rank(c, x.rank());
   const std::int64_t dim = normalize_dim(c, "dim", x.rank());

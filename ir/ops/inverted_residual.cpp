@@ -23,7 +23,6 @@ std::array<Ints, 3> weight_shapes(const kernels::inverted_residual_config& s) {
 
 static void infer_inverted_residual(InferContext& c) {
   const TensorType x = c.input(0);
-  ops::require_floating(c, 0);
   ops::require_rank(c, 0, 4, "the input");
   for (const auto& [key, least] : {std::pair("kernel_size", 1), {"stride", 1}, {"padding", 0}, {"dilation", 1}})
     for (std::int64_t v : ops::checked_list(c, key, 2, least))
@@ -52,7 +51,7 @@ static void infer_inverted_residual(InferContext& c) {
       kernels::conv2d_packed_elements(kernels::inverted_residual_depthwise(s)),
       kernels::conv2d_packed_elements(kernels::inverted_residual_project(s))};
   const auto expect = [&](std::size_t i, const std::string& name, const Shape& shape) {
-    c.require(c.input(i).dtype == x.dtype && c.input(i).shape == shape,
+    c.require(c.input(i).shape == shape,
               name + " must be " + describe(x.dtype, shape) + ", got " + c.input(i).to_string());
   };
   for (std::size_t k = 0; k < shapes.size(); ++k) {
@@ -220,6 +219,10 @@ const OpDef kInvertedResidual{
     .cost = cost_inverted_residual,
     .remark = remark_inverted_residual,
     .amp = AmpClass::white,
+    .forms = {{.attributes = {{"kernel_size", Ints{3, 3}},
+                              {"wide_channels", std::int64_t{4}},
+                              {"out_channels", std::int64_t{3}}},
+               .shapes = {{1, 4, 4, 2}, {4, 2, 1, 1}, {4}, {4, 1, 3, 3}, {4}, {3, 4, 1, 1}}}},
     .cases = cases_inverted_residual,
 };
 

@@ -6,7 +6,6 @@ const OpDef kIsfinite{
     .name = "isfinite",
     .doc = "y = whether x is neither infinite nor NaN.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating_to_bool,
     .scalar = [](ElementRule& e) { return isfinite(e.x()); },
     .cases = [] { return ops::comparison_cases_of(1); },
 };

@@ -6,7 +6,6 @@ const OpDef kIsinf{
     .name = "isinf",
     .doc = "y = whether x is infinite.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating_to_bool,
     .scalar = [](ElementRule& e) { return isinf(e.x()); },
     .cases = [] { return ops::comparison_cases_of(1); },
 };

@@ -6,7 +6,6 @@ const OpDef kIsnan{
     .name = "isnan",
     .doc = "y = whether x is not a number.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating_to_bool,
     .scalar = [](ElementRule& e) { return isnan(e.x()); },
     .cases = [] { return ops::comparison_cases_of(1); },
 };

@@ -30,6 +30,7 @@ const OpDef kLayerNormBackward{
           return Cost{.flops = 12 * static_cast<double>(node.output().shape.numel().maximum())};
         },
     .amp = AmpClass::black,
+    .forms = {{.shapes = {{4, 4}, {4, 4}, {4}, {4}, {4}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -14,7 +14,6 @@ const OpDef kLeakyRelu{
     .doc = "y = x where x > 0, else negative_slope * x",
     .inputs = {{"x"}},
     .attributes = {{"negative_slope", AttributeType::number, 0.01, "factor below 0"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_leaky_relu,
     .scalar =
         [](ElementRule& e) {

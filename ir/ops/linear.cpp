@@ -4,18 +4,14 @@ namespace graven::ir {
 
 static void infer_linear(InferContext& c) {
   const TensorType& x = c.input(0);
-  ops::require_floating(c, 0);
   c.require(!x.shape.empty(), [&] { return "the input must have at least one dimension, got " + x.to_string(); });
   const ops::LinearSizes s = ops::linear_weight(c, 1, false);
-  ops::require_same_dtype(c, 0, 1);
   c.require(x.shape.back() == Dim(s.k), [&] {
     return "weight expects " + ops::count_of(s.k, "feature") + ", input has " + x.shape.back().to_string();
   });
-  if (c.has_input(2)) {
-    ops::require_same_dtype(c, 0, 2);
+  if (c.has_input(2))
     c.require(c.input(2).shape == Shape{s.n},
               [&] { return "bias must be " + describe(x.dtype, {s.n}) + ", got " + c.input(2).to_string(); });
-  }
   TensorType y = x;
   y.shape[y.shape.rank() - 1] = s.n;
   ops::check_epilogue(c, 3, y);

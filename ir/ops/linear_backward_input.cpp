@@ -4,10 +4,8 @@ namespace graven::ir {
 
 static void infer_linear_backward_input(InferContext& c) {
   const TensorType& dy = c.input(0);
-  ops::require_floating(c, 0);
   c.require(!dy.shape.empty(), "dy must have at least one dimension, got " + dy.to_string());
   const ops::LinearSizes s = ops::linear_weight(c, 1, true);
-  ops::require_same_dtype(c, 0, 1);
   c.require(dy.shape.back() == Dim(s.n),
             "weight gives " + ops::count_of(s.n, "feature") + ", dy has " + dy.shape.back().to_string());
   TensorType dx = dy;

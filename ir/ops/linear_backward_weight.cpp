@@ -4,8 +4,6 @@ namespace graven::ir {
 
 static void infer_linear_backward_weight(InferContext& c) {
   const TensorType &dy = c.input(0), &x = c.input(1);
-  ops::require_floating(c, 0);
-  ops::require_same_dtype(c, 0, 1);
   c.require(!dy.shape.empty() && !x.shape.empty() && ops::rows_of(dy.shape) == ops::rows_of(x.shape),
             "dy and x must have the same rows, got " + dy.to_string() + " and " + x.to_string());
   const std::int64_t n = ops::fixed(dy.shape.back(), "the last dimension of dy"),

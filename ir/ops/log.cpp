@@ -11,7 +11,6 @@ const OpDef kLog{
     .name = "log",
     .doc = "y = ln(x): -infinity at 0, NaN below.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_log,
     .scalar = [](ElementRule& e) { return log(e.x()); },
     .amp = AmpClass::black,

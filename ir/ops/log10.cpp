@@ -11,7 +11,6 @@ const OpDef kLog10{
     .name = "log10",
     .doc = "y = log10(x); NaN below 0.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_log10,
     .scalar = [](ElementRule& e) { return log10(e.x()); },
     .amp = AmpClass::black,

@@ -11,7 +11,6 @@ const OpDef kLog1p{
     .name = "log1p",
     .doc = "y = ln(1 + x), exact for small x.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_log1p,
     .scalar = [](ElementRule& e) { return log1p(e.x()); },
     .amp = AmpClass::black,

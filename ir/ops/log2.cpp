@@ -11,7 +11,6 @@ const OpDef kLog2{
     .name = "log2",
     .doc = "y = log2(x); NaN below 0.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_log2,
     .scalar = [](ElementRule& e) { return log2(e.x()); },
     .amp = AmpClass::black,

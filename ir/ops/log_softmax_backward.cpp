@@ -15,6 +15,7 @@ const OpDef kLogSoftmaxBackward{
         },
     .remark = ops::dim_remark,
     .amp = AmpClass::black,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},
     .cases = [] { return ops::softmax_cases(2); },
 };
 

@@ -15,7 +15,6 @@ const OpDef kLogaddexp{
         "have no slope (NaN), as in "
         "PyTorch.",
     .inputs = {{"x"}, {"y"}},
-    .infer = ops::infer_binary_floating,
     .gradient = gradient_logaddexp,
     // What is equal is told apart for the infinities' sake: their difference is no number.
     .scalar =

@@ -6,7 +6,7 @@ const OpDef kLogicalNot{
     .name = "logical_not",
     .doc = "y = true where x is 0 or false.",
     .inputs = {{"x"}},
-    .infer = [](InferContext& c) { c.output(DType::boolean, c.input(0).shape); },
+    .dtypes = kAnyDType,
     .scalar = [](ElementRule& e) { return e.x() == 0; },
     .cases = [] { return ops::logical_cases(1); },
 };

@@ -8,7 +8,7 @@ const OpDef kLogicalXor{
         "z = whether one of x and y is true and the other is not (a number is true unless 0), a bool; broadcast as in "
         "NumPy.",
     .inputs = {{"x"}, {"y"}},
-    .infer = ops::infer_comparison,
+    .dtypes = kAnyDType,
     .scalar = [](ElementRule& e) { return nonzero(e.x()) != nonzero(e.y()); },
     .commutative = true,
     .cases = [] { return ops::logical_cases(2); },

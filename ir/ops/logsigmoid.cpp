@@ -11,7 +11,6 @@ const OpDef kLogsigmoid{
     .name = "logsigmoid",
     .doc = "y = -ln(1 + exp(-x))",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_logsigmoid,
     .scalar = [](ElementRule& e) { return -softplus(-e.x()); },
     .amp = AmpClass::black,

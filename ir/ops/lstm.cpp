@@ -69,6 +69,7 @@ const OpDef kLstm{
     .kernel = [](const NodeView& node) { return ops::recurrent_call(node, "lstm", sizes_of_lstm(node), false); },
     .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_lstm(node)); },
     .amp = AmpClass::white,
+    .forms = {{.shapes = {{2, 3, 8}, {8, 2}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

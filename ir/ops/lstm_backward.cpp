@@ -52,6 +52,7 @@ const OpDef kLstmBackward{
         },
     .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_lstm_backward(node)); },
     .amp = AmpClass::white,
+    .forms = {{.shapes = {{2, 3, 2}, {3, 2}, {3, 2}, {2, 3, 2}, {2, 3, 2}, {2, 3, 8}, {8, 2}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -33,8 +33,6 @@ Sides sides(const NodeView& node) {
 }  // namespace
 
 static void infer_matmul(InferContext& c) {
-  ops::require_floating(c, 0);
-  ops::require_same_dtype(c, 0, 1);
   const TensorType &a = c.input(0), &b = c.input(1);
   c.require(!a.shape.empty() && !b.shape.empty(),
             "both operands must have at least one dimension, got " + a.to_string() + " and " + b.to_string());
@@ -50,13 +48,11 @@ static void infer_matmul(InferContext& c) {
   Shape shape = *batch;
   if (!s.vector_a) shape.push_back(s.m);
   if (!s.vector_b) shape.push_back(s.n);
-  if (c.has_input(2)) {
-    ops::require_same_dtype(c, 0, 2);
+  if (c.has_input(2))
     c.require(!s.vector_b && c.input(2).shape == Shape{s.n}, [&] {
       return s.vector_b ? std::string("a product with a vector has no columns that a bias could be added to")
                         : "bias must be " + describe(a.dtype, {s.n}) + ", got " + c.input(2).to_string();
     });
-  }
   ops::check_epilogue(c, 3, {a.dtype, shape});
   c.output(a.dtype, shape);
 }

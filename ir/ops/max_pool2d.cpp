@@ -3,7 +3,6 @@
 namespace graven::ir {
 
 static void infer_max_pool2d(InferContext& c) {
-  ops::require_floating(c, 0);
   ops::require_rank(c, 0, 4, "the input");
   const TensorType& x = c.input(0);
   const ops::Pool2dSizes s = ops::infer_pool2d(c, x.shape);
@@ -38,6 +37,7 @@ const OpDef kMaxPool2d{
     .layout = {ImageLayout::Rule::leads, 1, 2},
     .cost = [](const NodeView& node) { return Cost{.flops = ops::pool2d_flops(node, node.output().shape)}; },
     .amp = AmpClass::clear,
+    .forms = {{.attributes = {{"kernel_size", Ints{2, 2}}, {"channels_last", true}}, .shapes = {{1, 4, 4, 4}}}},
     .cases = [] { return ops::pool2d_cases(true); },
 };
 

@@ -15,7 +15,7 @@ const OpDef kMaximum{
         "z = the larger of x and y, NaN where either is NaN; broadcast as in NumPy. Equal values share the gradient in "
         "halves, as in PyTorch.",
     .inputs = {{"x"}, {"y"}},
-    .infer = ops::infer_binary,
+    .dtypes = kNumbers,
     .gradient = gradient_maximum,
     .scalar = [](ElementRule& e) { return max(e.x(), e.y()); },
     .amp = AmpClass::clear,

@@ -2,11 +2,6 @@
 
 namespace graven::ir {
 
-static void infer_mean(InferContext& c) {
-  ops::require_floating(c, 0);
-  ops::infer_reduction(c, false);
-}
-
 static void gradient_mean(GradientBuilder& g) {
   // Divided before it is expanded: the small tensor is the cheap one.
   const ops::Term dy = ops::keep_dims(g, g.output_gradient());
@@ -20,7 +15,7 @@ const OpDef kMean{
     .doc = "y = the sum of x over dims, divided by their number of elements; NaN for none.",
     .inputs = {{"x"}},
     .attributes = ops::reduction_attributes(),
-    .infer = infer_mean,
+    .infer = [](InferContext& c) { ops::infer_reduction(c, false); },
     .gradient = gradient_mean,
     .kernel = [](const NodeView& node) { return ops::reduce_call(node, "reduce_mean"); },
     .layout = {ImageLayout::Rule::reduces},

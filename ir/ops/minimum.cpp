@@ -15,7 +15,7 @@ const OpDef kMinimum{
         "z = the smaller of x and y, NaN where either is NaN; broadcast as in NumPy. Equal values share the gradient "
         "in halves, as in PyTorch.",
     .inputs = {{"x"}, {"y"}},
-    .infer = ops::infer_binary,
+    .dtypes = kNumbers,
     .gradient = gradient_minimum,
     .scalar = [](ElementRule& e) { return min(e.x(), e.y()); },
     .amp = AmpClass::clear,

@@ -12,7 +12,6 @@ const OpDef kMish{
     .name = "mish",
     .doc = "y = x * tanh(ln(1 + exp(x))) (Misra 2019)",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_mish,
     .scalar = [](ElementRule& e) { return e.x() * tanh(softplus(e.x())); },
     .amp = AmpClass::black,

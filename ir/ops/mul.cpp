@@ -12,7 +12,7 @@ const OpDef kMul{
     .name = "mul",
     .doc = "z = x * y, broadcast as in NumPy.",
     .inputs = {{"x"}, {"y"}},
-    .infer = ops::infer_binary,
+    .dtypes = kNumbers,
     .gradient = gradient_mul,
     .scalar = [](ElementRule& e) { return e.x() * e.y(); },
     .commutative = true,

@@ -6,7 +6,7 @@ const OpDef kNe{
     .name = "ne",
     .doc = "z = x != y, a bool; broadcast as in NumPy.",
     .inputs = {{"x"}, {"y"}},
-    .infer = ops::infer_comparison,
+    .dtypes = kAnyDType,
     .scalar = [](ElementRule& e) { return e.x() != e.y(); },
     .commutative = true,
     .cases = [] { return ops::comparison_cases(); },

@@ -8,7 +8,7 @@ const OpDef kNeg{
     .name = "neg",
     .doc = "y = -x. Unsigned integers wrap, as in PyTorch.",
     .inputs = {{"x"}},
-    .infer = ops::infer_number,
+    .dtypes = kNumbers,
     .gradient = gradient_neg,
     .scalar = [](ElementRule& e) { return -e.x(); },
     .cases = [] { return ops::unary_cases(-4, 4, {}, true); },

@@ -11,7 +11,6 @@ namespace graven::ir::ops {
 
 /// The last 'dims' dimensions of input `i`: one row.
 inline Shape normalized_shape(const InferContext& c, std::size_t i) {
-  require_floating(c, i);
   const TensorType& x = c.input(i);
   const std::int64_t dims = c.attributes.integer("dims");
   c.require(dims >= 1 && dims <= static_cast<std::int64_t>(x.shape.rank()),
@@ -65,7 +64,6 @@ inline KernelCall layer_norm_backward_call(const NodeView& node, std::string nam
 
 /// Checks x[batch, channels, ...] and gives the number of channels.
 inline std::int64_t check_group_norm_input(const InferContext& c, std::size_t i) {
-  require_floating(c, i);
   const TensorType& x = c.input(i);
   c.require(x.shape.rank() >= 2, "the input must have at least 2 dimensions, got " + x.to_string());
   const std::int64_t channels = fixed(x.shape[1], "the number of channels"), groups = c.attributes.integer("groups");

@@ -3,7 +3,6 @@
 namespace graven::ir {
 
 static void infer_one_hot(InferContext& c) {
-  ops::require_index(c, 0);
   const std::int64_t classes = c.attributes.integer("num_classes");
   c.require(classes >= 1, "'num_classes' must be positive, got " + std::to_string(classes));
   Shape y = c.input(0).shape;
@@ -18,6 +17,7 @@ const OpDef kOneHot{
         "num_classes) is an error when it "
         "runs.",
     .inputs = {{"index"}},
+    .dtypes = {DType::i64},
     .attributes = {{"num_classes", AttributeType::integer, {}, "the size of the new last dimension"}},
     .infer = infer_one_hot,
     .kernel =
@@ -31,6 +31,7 @@ const OpDef kOneHot{
                             .checks_indices = true};
         },
     .cost = [](const NodeView&) { return Cost{}; },
+    .forms = {{.attributes = {{"num_classes", std::int64_t{4}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -68,12 +68,8 @@ void infer_optimizer(InferContext& c) {
         check_number(c, at, "step", DType::i64);
       else if (input.role == InputRole::factor)
         check_factor(c, at);
-      else if (input.role == InputRole::parameter)
-        require_floating(c, at);
-      else
+      else if (input.role != InputRole::parameter)
         check_state(c, input, at, i, std::string(input.name) + "[" + std::to_string(i) + "]");
-      if (input.variadic && c.has_input(at))
-        c.require(c.input(at).dtype == c.input(0).dtype, "parameters of different dtypes need different updates");
     }
   }
 }
@@ -165,9 +161,6 @@ std::size_t place(const OpDef& op, std::string_view name) {
 void infer_linear_update(InferContext& c) {
   check_options(c);
   const std::size_t dy = place(c.op(), "dy"), x = dy + 1, lr = dy + 2, step = dy + 3;
-  require_floating(c, 0);
-  require_same_dtype(c, 0, dy);
-  require_same_dtype(c, 0, x);
   c.require(!c.input(dy).shape.empty() && !c.input(x).shape.empty() &&
                 rows_of(c.input(dy).shape) == rows_of(c.input(x).shape),
             [&] {

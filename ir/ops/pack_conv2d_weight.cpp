@@ -11,7 +11,6 @@ ops::Conv2dSizes sizes(const Attributes& a, const Ints& weight) { return ops::co
 
 static void infer_pack_conv2d_weight(InferContext& c) {
   const TensorType& w = c.input(0);
-  c.require(w.dtype == DType::f32, "weights are packed in f32 only, got " + w.to_string());
   ops::require_rank(c, 0, 4, "weight");
   ops::check_window(c);
   Ints shape;
@@ -39,6 +38,7 @@ const OpDef kPackConv2dWeight{
         "conv2d_backward_input) read it. The window's attributes are the convolution's. Layout: "
         "kernels/config/conv2d.h.",
     .inputs = {{"weight", InputRole::weight}},
+    .dtypes = {DType::f32},
     .attributes =
         ops::join(ops::window_attributes(), {{"backward", AttributeType::boolean, false, "for conv2d_backward_input"}}),
     .infer = infer_pack_conv2d_weight,
@@ -46,6 +46,7 @@ const OpDef kPackConv2dWeight{
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::black,
     .packs = true,
+    .forms = {{.shapes = {{4, 4, 1, 1}}}, {.attributes = {{"backward", true}}, .shapes = {{4, 4, 1, 1}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -9,7 +9,6 @@ static kernels::conv2d_winograd_config weight_sizes(const Attributes& a, const I
 
 static void infer_pack_conv2d_winograd_weight(InferContext& c) {
   const TensorType& w = c.input(0);
-  c.require(w.dtype == DType::f32, "weights are packed in f32 only, got " + w.to_string());
   ops::require_rank(c, 0, 4, "weight");
   Ints shape;
   for (const Dim& d : w.shape) shape.push_back(ops::fixed(d, "the weight's shape"));
@@ -36,12 +35,14 @@ const OpDef kPackConv2dWinogradWeight{
         "conv2d_winograd reads it. Layout: "
         "kernels/config/conv2d_winograd.h.",
     .inputs = {{"weight", InputRole::weight}},
+    .dtypes = {DType::f32},
     .attributes = {{"tile", AttributeType::integer, std::int64_t{4}, "2 or 4"}},
     .infer = infer_pack_conv2d_winograd_weight,
     .kernel = kernel_pack_conv2d_winograd_weight,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::black,
     .packs = true,
+    .forms = {{.shapes = {{16, 16, 3, 3}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -3,7 +3,6 @@
 namespace graven::ir {
 
 static void infer_pack_linear_weight(InferContext& c) {
-  c.require(c.input(0).dtype == DType::f32, "weights are packed in f32 only, got " + c.input(0).to_string());
   ops::require_rank(c, 0, 2, "weight");
   const std::int64_t n = ops::fixed(c.input(0).shape[0], "out_features"),
                      k = ops::fixed(c.input(0).shape[1], "in_features");
@@ -24,12 +23,14 @@ const OpDef kPackLinearWeight{
         "linear_backward_input: "
         "packed[k / 16][n][16].",
     .inputs = {{"weight", InputRole::weight}},
+    .dtypes = {DType::f32},
     .attributes = {{"transposed", AttributeType::boolean, false, "for products with w itself"}},
     .infer = infer_pack_linear_weight,
     .kernel = kernel_pack_linear_weight,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::black,
     .packs = true,
+    .forms = {{}, {.attributes = {{"transposed", true}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -60,6 +60,7 @@ const OpDef kPad{
     .name = "pad",
     .doc = "y is x with value around it: PyTorch's constant padding. A negative pad cuts off.",
     .inputs = {{"x"}},
+    .dtypes = kAnyDType,
     .attributes = {{"pads", AttributeType::integers, {}, "before and after, for each dimension, the first one first"},
                    {"value", AttributeType::number, 0.0, "of the new elements, converted to the dtype"}},
     .infer = infer_pad,
@@ -68,6 +69,7 @@ const OpDef kPad{
     .layout = {ImageLayout::Rule::moves},
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
+    .forms = {{.attributes = {{"pads", Ints{1, 0, 0, 1}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases{

@@ -15,6 +15,7 @@ const OpDef kPadBorder{
         "negative pad cuts off. Pads are at "
         "most the dimension's size (circular), the size - 1 (reflect).",
     .inputs = {{"x"}},
+    .dtypes = kAnyDType,
     .attributes = ops::border_attributes(),
     .infer = [](InferContext& c) { c.output(c.input(0).dtype, ops::infer_border(c, c.input(0).shape)); },
     .gradient = gradient_pad_border,
@@ -25,6 +26,7 @@ const OpDef kPadBorder{
     .layout = {ImageLayout::Rule::moves},
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
+    .forms = {{.attributes = {{"pads", Ints{1, 0, 0, 1}}, {"mode", std::string("reflect")}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -5,7 +5,6 @@
 namespace graven::ir {
 
 static void infer_pad_border_backward(InferContext& c) {
-  ops::require_floating(c, 0);
   const Shape x = c.attributes.shape("input_shape"), y = ops::infer_border(c, x);
   c.require(c.input(0).shape == y, "dy must be " + describe(c.input(0).dtype, y) + ", got " + c.input(0).to_string());
   c.output(c.input(0).dtype, x);
@@ -32,6 +31,9 @@ const OpDef kPadBorderBackward{
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .amp = AmpClass::clear,
+    .forms =
+        {{.attributes = {{"pads", Ints{1, 0, 0, 1}}, {"mode", std::string("reflect")}, {"input_shape", Shape{4, 4}}},
+          .shapes = {{5, 5}}}},
     .cases =
         [] {
           // The gradient rule of pad_border goes through the others.

@@ -45,6 +45,7 @@ const OpDef kPermute{
     .name = "permute",
     .doc = "Dimension d of y is dimension dims[d] of x.",
     .inputs = {{"x"}},
+    .dtypes = kAnyDType,
     .attributes =
         {{"dims", AttributeType::integers, {}, "every dimension of x once, negative ones counted from the end"}},
     .infer = infer_permute,
@@ -54,6 +55,7 @@ const OpDef kPermute{
     .remark =
         [](const NodeView& node) { return fmt::format("{}", fmt::join(node.attributes().integers("dims"), ",")); },
     .amp = AmpClass::clear,
+    .forms = {{.attributes = {{"dims", Ints{1, 0}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases{

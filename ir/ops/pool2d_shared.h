@@ -104,7 +104,6 @@ inline Attributes pool2d_backward_attributes(const Attributes& forward, const Sh
 
 /// Checks 'input_shape' and dy of a gradient; one output of that shape.
 inline void infer_pool2d_backward(InferContext& c) {
-  require_floating(c, 0);
   const TensorType& dy = c.input(0);
   const Shape x = c.attributes.shape("input_shape");
   c.require(x.rank() == 4, "'input_shape' must have 4 dimensions, got " + x.to_string());

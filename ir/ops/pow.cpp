@@ -22,7 +22,7 @@ const OpDef kPow{
         "and y "
         ">= 0. Integers wrap around; to a negative power they give 0, or 1 and -1 for bases of 1 and -1.",
     .inputs = {{"x"}, {"y"}},
-    .infer = ops::infer_binary,
+    .dtypes = kNumbers,
     .gradient = gradient_pow,
     .scalar = [](ElementRule& e) { return pow(e.x(), e.y()); },
     .amp = AmpClass::black,

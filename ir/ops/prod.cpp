@@ -20,6 +20,7 @@ const OpDef kProd{
     .name = "prod",
     .doc = "y = the product of x over dims; 1 for none.",
     .inputs = {{"x"}},
+    .dtypes = kNumbers,
     .attributes = ops::reduction_attributes(),
     .infer = [](InferContext& c) { ops::infer_reduction(c, false); },
     .gradient = gradient_prod,

@@ -10,6 +10,7 @@ const OpDef kRandomNormal{
         "(element / 4, step) (Salmon et al. 2011). PyTorch's randn by another generator: numbers differ, the "
         "distribution does not.",
     .inputs = {{"seed", InputRole::seed}, {"step", InputRole::step}},
+    .dtypes = {DType::f32, DType::f64},
     .attributes = ops::random_attributes(),
     .infer = ops::infer_random,
     .kernel = [](const NodeView& node) { return ops::random_call(node, "random_normal"); },
@@ -18,6 +19,7 @@ const OpDef kRandomNormal{
           return Cost{.flops = 60 * static_cast<double>(node.output().shape.numel().maximum())};
         },
     .random = true,
+    .forms = {{.attributes = {{"shape", Shape{4}}}}},
     .cases = [] { return ops::random_cases(); },
 };
 

@@ -24,7 +24,6 @@ inline void check_random(const InferContext& c, std::size_t first) {
 inline void infer_random(InferContext& c) {
   check_random(c, 0);
   const DType dtype = c.attributes.dtype("dtype");
-  c.require(dtype == DType::f32 || dtype == DType::f64, "'dtype' must be f32 or f64, got " + std::string(name(dtype)));
   for (const Dim& d : c.attributes.shape("shape"))
     if (d.minimum() < 0) c.fail("a dimension must not be negative, got " + c.attributes.shape("shape").to_string());
   (void)c.attributes.shape("shape").numel();

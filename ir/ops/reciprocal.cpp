@@ -11,7 +11,6 @@ const OpDef kReciprocal{
     .name = "reciprocal",
     .doc = "y = 1 / x",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_reciprocal,
     .scalar = [](ElementRule& e) { return 1 / e.x(); },
     .amp = AmpClass::black,

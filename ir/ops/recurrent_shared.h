@@ -21,10 +21,8 @@ struct RecurrentSizes {
 /// From a tensor[steps, batch, `parts` * hidden] and weight_hh[gates * hidden, state], which are checked.
 inline RecurrentSizes recurrent_sizes(const InferContext& c, std::size_t tensor, std::string_view what,
                                       std::int64_t parts, std::size_t weight, std::int64_t gates) {
-  require_floating(c, tensor);
   require_rank(c, tensor, 3, what);
   require_rank(c, weight, 2, "weight_hh");
-  require_same_dtype(c, tensor, weight);
   const Shape &x = c.input(tensor).shape, &w = c.input(weight).shape;
   const std::int64_t numbers = fixed(x[2], "the last dimension of " + std::string(what)),
                      rows = fixed(w[0], "weight_hh's first dimension");

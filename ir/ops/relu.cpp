@@ -13,7 +13,7 @@ const OpDef kRelu{
     .name = "relu",
     .doc = "y = max(x, 0). NaN stays NaN, as in PyTorch.",
     .inputs = {{"x"}},
-    .infer = ops::infer_number,
+    .dtypes = kNumbers,
     .gradient = gradient_relu,
     .scalar = [](ElementRule& e) { return select(e.x() < 0, 0, e.x()); },
     .cases = [] { return ops::unary_cases(-4, 4, {}, true); },

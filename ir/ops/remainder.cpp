@@ -12,7 +12,7 @@ const OpDef kRemainder{
     .name = "remainder",
     .doc = "z = x - y * floor(x / y): the sign of y, as in Python; 0 for integers over 0. Broadcast as in NumPy.",
     .inputs = {{"x"}, {"y"}},
-    .infer = ops::infer_binary,
+    .dtypes = kNumbers,
     .gradient = gradient_remainder,
     .scalar = [](ElementRule& e) { return remainder(e.x(), e.y()); },
     .cases = [] { return ops::binary_cases(-5, 5, 0.6, 3, true); },

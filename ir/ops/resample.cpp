@@ -32,6 +32,7 @@ const OpDef kResample{
         [](const NodeView& node) {
           return Cost{.flops = 3.0 * static_cast<double>(node.output().shape.numel().maximum())};
         },
+    .forms = {{.attributes = {{"dim", std::int64_t{1}}, {"size", Shape{8}}, {"mode", std::string("linear")}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

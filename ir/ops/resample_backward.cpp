@@ -37,6 +37,11 @@ const OpDef kResampleBackward{
         [](const NodeView& node) {
           return Cost{.flops = 3.0 * static_cast<double>(node.input(0).shape.numel().maximum())};
         },
+    .forms = {{.attributes = {{"dim", std::int64_t{1}},
+                              {"size", Shape{8}},
+                              {"mode", std::string("linear")},
+                              {"input_size", Shape{4}}},
+               .shapes = {{4, 8}}}},
     .cases =
         [] {
           // The gradient rule of resample goes through the others.

@@ -30,7 +30,6 @@ inline KernelCall resample_call(const Attributes& a, std::string name, const Sha
 
 /// Checks the attributes against x's shape, fills in the scale; the shape of y.
 inline Shape infer_resample(InferContext& c, Shape shape) {
-  require_floating(c, 0);
   c.require(!shape.empty(), "a tensor of rank 0 cannot be resampled");
   const auto dim = static_cast<std::size_t>(normalize_dim(c, "dim", shape.rank()));
   c.require(resample_mode(c.attributes) >= 0,

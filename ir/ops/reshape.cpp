@@ -37,11 +37,13 @@ const OpDef kReshape{
     .name = "reshape",
     .doc = "y is x's elements, in row-major order, under another shape. One dimension may be -1: it is inferred.",
     .inputs = {{"x"}},
+    .dtypes = kAnyDType,
     .attributes = {{"shape", AttributeType::shape, {}, "as many elements as x"}},
     .infer = infer_reshape,
     .gradient = gradient_reshape,
     .alias = true,
     .amp = AmpClass::clear,
+    .forms = {{.attributes = {{"shape", Shape{16}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases{

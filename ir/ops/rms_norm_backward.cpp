@@ -27,6 +27,7 @@ const OpDef kRmsNormBackward{
           return Cost{.flops = 9 * static_cast<double>(node.output().shape.numel().maximum())};
         },
     .amp = AmpClass::black,
+    .forms = {{.shapes = {{4, 4}, {4, 4}, {4}, {4}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

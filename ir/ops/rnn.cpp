@@ -44,6 +44,7 @@ const OpDef kRnn{
     .kernel = [](const NodeView& node) { return ops::recurrent_call(node, "rnn", sizes_of_rnn(node), false); },
     .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_rnn(node)); },
     .amp = AmpClass::white,
+    .forms = {{.shapes = {{2, 3, 2}, {2, 2}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -38,6 +38,7 @@ const OpDef kRnnBackward{
         },
     .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_rnn_backward(node)); },
     .amp = AmpClass::white,
+    .forms = {{.shapes = {{2, 3, 2}, {3, 2}, {2, 3, 2}, {2, 2}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -6,7 +6,6 @@ const OpDef kRound{
     .name = "round",
     .doc = "y = the nearest integer, halves to the even one, as in PyTorch. The gradient is 0.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = ops::gradient_zero,
     .scalar = [](ElementRule& e) { return round(e.x()); },
     .cases = [] { return ops::unary_cases(-4, 4); },

@@ -11,7 +11,6 @@ const OpDef kRsqrt{
     .name = "rsqrt",
     .doc = "y = 1 / sqrt(x)",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_rsqrt,
     .scalar = [](ElementRule& e) { return 1 / sqrt(e.x()); },
     .amp = AmpClass::black,

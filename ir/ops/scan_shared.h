@@ -6,7 +6,7 @@
 namespace graven::ir::ops {
 
 inline void infer_scan(InferContext& c) {
-  infer_number(c);
+  infer_any(c);
   normalize_dim(c, "dim", c.input(0).shape.rank());
 }
 

@@ -27,7 +27,8 @@ const OpDef kScatter{
         "stays; as "
         "in PyTorch the gradient is right only where there are none. An index outside of the dimension is an error "
         "when it runs.",
-    .inputs = {{"x"}, {"index"}, {"source"}},
+    .inputs = {{"x"}, {.name = "index", .dtype = DType::i64}, {"source"}},
+    .dtypes = kAnyDType,
     .attributes = {ops::gather_dim_attribute()},
     .infer = infer_scatter,
     .gradient = gradient_scatter,
@@ -39,6 +40,7 @@ const OpDef kScatter{
         },
     .cost = [](const NodeView&) { return Cost{}; },
     .remark = ops::dim_remark,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

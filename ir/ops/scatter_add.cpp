@@ -5,7 +5,6 @@ namespace graven::ir {
 static void infer_scatter_add(InferContext& c) {
   ops::check_gather(c, 1);
   const TensorType &x = c.input(0), expected{x.dtype, c.input(1).shape};
-  c.require(x.dtype != DType::boolean, "bools cannot be added");
   c.require(c.input(2) == expected, "the source must be " + expected.to_string() + ", got " + c.input(2).to_string());
   c.output(x.dtype, x.shape);
 }
@@ -23,7 +22,8 @@ const OpDef kScatterAdd{
         "(PyTorch's scatter_add). An index "
         "outside of "
         "the dimension is an error when it runs.",
-    .inputs = {{"x"}, {"index"}, {"source"}},
+    .inputs = {{"x"}, {.name = "index", .dtype = DType::i64}, {"source"}},
+    .dtypes = kNumbers,
     .attributes = {ops::gather_dim_attribute()},
     .infer = infer_scatter_add,
     .gradient = gradient_scatter_add,
@@ -36,6 +36,7 @@ const OpDef kScatterAdd{
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(2).shape.numel().maximum())}; },
     .remark = ops::dim_remark,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -12,7 +12,6 @@ const OpDef kSelu{
     .name = "selu",
     .doc = "y = s * x where x > 0, else s * a * (exp(x) - 1), with s = 1.0507, a = 1.6733 (Klambauer et al. 2017)",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_selu,
     .scalar =
         [](ElementRule& e) {

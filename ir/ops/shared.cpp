@@ -85,32 +85,16 @@ std::string count_of(const Dim& n, std::string_view noun) {
 
 // ---- inference ------------------------------------------------------------------------------------------------------
 
-void require_floating(const InferContext& c, std::size_t i) {
-  const DType d = c.input(i).dtype;
-  if (!is_floating(d)) c.fail("expects floating-point numbers, got " + std::string(name(d)));
-}
-
 void require_rank(const InferContext& c, std::size_t i, std::size_t rank, std::string_view what) {
   if (c.input(i).shape.rank() != rank)
     c.fail(std::string(what) + " must have " + std::to_string(rank) + " dimensions, got " + c.input(i).to_string());
 }
 
-void require_same_dtype(const InferContext& c, std::size_t i, std::size_t j) {
-  if (c.has_input(i) && c.has_input(j) && c.input(i).dtype != c.input(j).dtype)
-    c.fail("expects inputs of one dtype, got " + std::string(name(c.input(i).dtype)) + " and " +
-           std::string(name(c.input(j).dtype)));
-}
-
 void infer_any(InferContext& c) { c.output(c.input(0).dtype, c.input(0).shape); }
 
-void infer_number(InferContext& c) {
-  c.require(c.input(0).dtype != DType::boolean, "expects numbers, got bool");
-  infer_any(c);
-}
-
-void infer_floating(InferContext& c) {
-  require_floating(c, 0);
-  infer_any(c);
+void infer_elementwise(InferContext& c) {
+  const bool boolean = element_rule(c.op()).gives_boolean();
+  c.output(boolean ? DType::boolean : c.input(c.input_count() - 1).dtype, broadcast_inputs(c));
 }
 
 namespace {
@@ -159,35 +143,6 @@ Shape broadcast_inputs(const InferContext& c, std::size_t first) {
     shape = *both;
   }
   return shape;
-}
-
-void infer_binary(InferContext& c) {
-  require_same_dtype(c, 0, 1);
-  c.require(c.input(0).dtype != DType::boolean, "expects numbers, got bool");
-  c.output(c.input(0).dtype, broadcast_inputs(c));
-}
-
-void infer_binary_floating(InferContext& c) {
-  require_same_dtype(c, 0, 1);
-  require_floating(c, 0);
-  c.output(c.input(0).dtype, broadcast_inputs(c));
-}
-
-void infer_comparison(InferContext& c) {
-  require_same_dtype(c, 0, 1);
-  c.output(DType::boolean, broadcast_inputs(c));
-}
-
-void infer_floating_to_bool(InferContext& c) {
-  require_floating(c, 0);
-  c.output(DType::boolean, c.input(0).shape);
-}
-
-void infer_bitwise(InferContext& c) {
-  if (c.input_count() > 1) require_same_dtype(c, 0, 1);
-  c.require(!is_floating(c.input(0).dtype),
-            [&] { return "expects integers or bools, got " + std::string(name(c.input(0).dtype)); });
-  c.output(c.input(0).dtype, c.input_count() > 1 ? broadcast_inputs(c) : c.input(0).shape);
 }
 
 AttributeSpec epilogue_attribute() {
@@ -311,7 +266,6 @@ void check_program(const InferContext& c, const ScalarProgram& program, const st
 }
 
 void infer_reduction(InferContext& c, bool needs_elements) {
-  c.require(c.input(0).dtype != DType::boolean, "expects numbers, got bool");
   const Shape& from = c.input(0).shape;
   const Ints dims = normalize_dims(c, "dims", from.rank());
   const bool keep = c.attributes.flag("keepdim");
@@ -331,7 +285,6 @@ void infer_reduction(InferContext& c, bool needs_elements) {
 }
 
 void infer_arg_reduction(InferContext& c) {
-  c.require(c.input(0).dtype != DType::boolean, "expects numbers, got bool");
   const Shape& from = c.input(0).shape;
   const auto dim = static_cast<std::size_t>(normalize_dim(c, "dim", from.rank()));
   Shape shape;
@@ -347,7 +300,7 @@ void infer_arg_reduction(InferContext& c) {
 }
 
 void infer_softmax(InferContext& c) {
-  infer_floating(c);
+  infer_any(c);
   const std::int64_t dim = normalize_dim(c, "dim", c.input(0).shape.rank());
   if (c.attributes.find("causal") != nullptr && c.attributes.flag("causal")) {
     const std::size_t rank = c.input(0).shape.rank();
@@ -356,12 +309,10 @@ void infer_softmax(InferContext& c) {
     c.require(c.attributes.integer("offset") >= 0,
               [&] { return "'offset' must not be negative, got " + std::to_string(c.attributes.integer("offset")); });
   }
-  if (c.input_count() > 1) {
-    require_same_dtype(c, 0, 1);
+  if (c.input_count() > 1)
     c.require(c.input(0).shape == c.input(1).shape, [&] {
       return "expects two inputs of one shape, got " + c.input(0).to_string() + " and " + c.input(1).to_string();
     });
-  }
 }
 
 // ---- gradients ------------------------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@
 //     const ops::Term y(g, g.output()), dy(g, g.output_gradient());
 //     g.set(0, dy * (1 - y * y));
 //   }
-//   const OpDef kTanh{.name = "tanh", .doc = "...", .inputs = {{"x"}}, .infer = ops::infer_floating,
-//                     .gradient = gradient_tanh, .scalar = [](ElementRule& e) { return tanh(e.x()); },
+//   const OpDef kTanh{.name = "tanh", .doc = "...", .inputs = {{"x"}}, .gradient = gradient_tanh,
+//                     .scalar = [](ElementRule& e) { return tanh(e.x()); },
 //                     .cases = [] { return ops::unary_cases(-3, 3); }};
 #pragma once
 
@@ -57,16 +57,12 @@ std::string count_of(const Dim& n, std::string_view noun);
 
 // ---- inference ------------------------------------------------------------------------------------------------------
 
-/// User error unless input i is f32, f64, f16 or bf16.
-void require_floating(const InferContext& c, std::size_t i);
 /// User error unless input i has this rank.
 void require_rank(const InferContext& c, std::size_t i, std::size_t rank, std::string_view what);
-/// User error unless the inputs i and j, if present, have one dtype.
-void require_same_dtype(const InferContext& c, std::size_t i, std::size_t j);
-/// One output of input 0's type: of any dtype, of numbers (not bool), of floating numbers.
+/// One output of input 0's type.
 void infer_any(InferContext& c);
-void infer_number(InferContext& c);
-void infer_floating(InferContext& c);
+/// What OpDef::infer says of nullptr.
+void infer_elementwise(InferContext& c);
 /// A limit in the attribute `key`, clipped to what the dtype of input 0 can hold when that is an integer.
 void clip_to_dtype(InferContext& c, std::string_view key);
 /// A number in the attribute `key` as an integer dtype has it: without its fraction, wrapped around as PyTorch's are;
@@ -75,18 +71,11 @@ void wrap_to_dtype(InferContext& c, std::string_view key, DType dtype);
 /// User error where an integer dtype cannot hold the number, without its fraction. `what` completes "<what>, 300, is no
 /// u8".
 void require_fits(const InferContext& c, double value, DType dtype, std::string_view what);
-/// Two inputs of one dtype, broadcast as in NumPy: of numbers, of floating numbers, to bool, of anything to bool.
-void infer_binary(InferContext& c);
-void infer_binary_floating(InferContext& c);
-void infer_comparison(InferContext& c);
-/// One floating input, to bool. Integers or bools of one dtype, one input or two.
-void infer_floating_to_bool(InferContext& c);
-void infer_bitwise(InferContext& c);
 /// Reductions over 'dims' with 'keepdim'. An empty dimension is a user error when `needs_elements`.
 void infer_reduction(InferContext& c, bool needs_elements);
 /// argmax, argmin: 'dim' and 'keepdim', to i64.
 void infer_arg_reduction(InferContext& c);
-/// Softmax and its kin: floating, 'dim' normalised.
+/// Softmax and its kin: 'dim' normalised.
 void infer_softmax(InferContext& c);
 /// The broadcast of all inputs from `first` on; user error naming the first that does not fit.
 Shape broadcast_inputs(const InferContext& c, std::size_t first = 0);

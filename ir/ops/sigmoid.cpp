@@ -11,7 +11,6 @@ const OpDef kSigmoid{
     .name = "sigmoid",
     .doc = "y = 1 / (1 + exp(-x))",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_sigmoid,
     .scalar = [](ElementRule& e) { return 1 / (1 + exp(-e.x())); },
     .cases = [] { return ops::unary_cases(-6, 6); },

@@ -12,7 +12,6 @@ const OpDef kSilu{
     .name = "silu",
     .doc = "y = x * sigmoid(x), also called swish.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_silu,
     .scalar = [](ElementRule& e) { return e.x() / (1 + exp(-e.x())); },
     .cases = [] { return ops::unary_cases(-6, 6); },

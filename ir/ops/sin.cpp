@@ -11,7 +11,6 @@ const OpDef kSin{
     .name = "sin",
     .doc = "y = sin(x), x in radians.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_sin,
     .scalar = [](ElementRule& e) { return sin(e.x()); },
     .cases = [] { return ops::unary_cases(-7, 7); },

@@ -11,7 +11,6 @@ const OpDef kSinh{
     .name = "sinh",
     .doc = "y = (exp(x) - exp(-x)) / 2",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_sinh,
     .scalar = [](ElementRule& e) { return sinh(e.x()); },
     .amp = AmpClass::black,

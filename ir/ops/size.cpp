@@ -12,6 +12,7 @@ static void infer_size(InferContext& c) {
 const OpDef kSize{
     .name = "size",
     .doc = "y is the dimension of 'shape' as a number: what its symbols stand for when the graph runs.",
+    .dtypes = kNumbers,
     .attributes = {{"shape", AttributeType::shape, {}, "one dimension"},
                    {"dtype", AttributeType::dtype, DType::i64, "of the result"}},
     .infer = infer_size,
@@ -20,6 +21,7 @@ const OpDef kSize{
           return KernelCall{.name = "size", .config = {{"n", node.attributes().shape("shape")[0]}}, .reference = true};
         },
     .cost = [](const NodeView&) { return Cost{}; },
+    .forms = {{.attributes = {{"shape", Shape{4}}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

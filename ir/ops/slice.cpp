@@ -116,6 +116,7 @@ const OpDef kSlice{
         "Python. Of a symbolic dimension what "
         "is there at every size: all of it, a part with 'bounds', or from its beginning no more than its minimum.",
     .inputs = {{"x"}},
+    .dtypes = kAnyDType,
     .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"},
                    {"start", AttributeType::integer, std::int64_t{0}, "first index"},
                    {"end", AttributeType::integer, std::numeric_limits<std::int64_t>::max(), "index behind the last"},
@@ -134,6 +135,7 @@ const OpDef kSlice{
         },
     .remark = remark_slice,
     .amp = AmpClass::clear,
+    .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},
     .cases =
         [] {
           auto slice = [](std::int64_t dim, std::int64_t start, std::int64_t end, std::int64_t step) {

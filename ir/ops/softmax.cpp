@@ -36,6 +36,9 @@ const OpDef kSoftmax{
         },
     .remark = ops::softmax_remark,
     .amp = AmpClass::black,
+    .forms = {{.attributes = {{"dim", std::int64_t{1}}}},
+              {.attributes = {{"dim", std::int64_t{1}}, {"masked_to_zero", true}}},
+              {.attributes = {{"dim", std::int64_t{1}}, {"causal", true}}}},
     .cases =
         [] {
           std::vector<TestCase> cases = ops::softmax_cases(1);

@@ -21,6 +21,7 @@ const OpDef kSoftmaxBackward{
         },
     .remark = ops::softmax_remark,
     .amp = AmpClass::black,
+    .forms = {{.attributes = {{"dim", std::int64_t{1}}}}, {.attributes = {{"dim", std::int64_t{1}}, {"causal", true}}}},
     .cases =
         [] {
           std::vector<TestCase> cases = ops::softmax_cases(2);

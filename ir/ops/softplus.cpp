@@ -15,7 +15,6 @@ const OpDef kSoftplus{
     .inputs = {{"x"}},
     .attributes = {{"beta", AttributeType::number, 1.0, "sharpness of the bend"},
                    {"threshold", AttributeType::number, 20.0, "above it the function is linear"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_softplus,
     .scalar =
         [](ElementRule& e) {

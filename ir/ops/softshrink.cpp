@@ -11,7 +11,7 @@ static void gradient_softshrink(GradientBuilder& g) {
 }
 
 static void infer_softshrink(InferContext& c) {
-  ops::infer_floating(c);
+  ops::infer_elementwise(c);
   c.require(c.attributes.number("lambd") >= 0,
             "'lambd' must be at least 0, got " + ops::text_of(c.attributes.number("lambd")));
 }

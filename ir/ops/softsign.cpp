@@ -12,7 +12,6 @@ const OpDef kSoftsign{
     .name = "softsign",
     .doc = "y = x / (1 + |x|)",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_softsign,
     .scalar = [](ElementRule& e) { return e.x() / (1 + abs(e.x())); },
     .cases = [] { return ops::unary_cases(-4, 4); },

@@ -47,6 +47,7 @@ const OpDef kSort{
         "positions, i64, where they stood. "
         "Equal elements keep their order, NaN counts as the largest: PyTorch's sort(stable=True), and topk.",
     .inputs = {{"x"}},
+    .dtypes = kAnyDType,
     .attributes = {{"dim", AttributeType::integer, std::int64_t{-1}, "counted from the end when negative"},
                    {"descending", AttributeType::boolean, false, "the largest first"},
                    {"count", AttributeType::integer, std::int64_t{-1}, "how many of the first; -1: all"}},

@@ -3,9 +3,8 @@
 namespace graven::ir {
 
 static void infer_sort_backward(InferContext& c) {
-  ops::require_floating(c, 0);
   const Shape& x = c.attributes.shape("input_shape");
-  c.require(c.input(1).dtype == DType::i64 && c.input(1).shape == c.input(0).shape,
+  c.require(c.input(1).shape == c.input(0).shape,
             "index must be " + describe(DType::i64, c.input(0).shape) + ", got " + c.input(1).to_string());
   const auto dim = static_cast<std::size_t>(ops::normalize_dim(c, "dim", x.rank()));
   Shape picked = x;
@@ -20,7 +19,7 @@ static void infer_sort_backward(InferContext& c) {
 const OpDef kSortBackward{
     .name = "sort_backward",
     .doc = "dx, the gradient of sort: dx[index[k]] = dy[k] along dim, 0 elsewhere.",
-    .inputs = {{"dy"}, {"index"}},
+    .inputs = {{"dy"}, {.name = "index", .dtype = DType::i64}},
     .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"},
                    {"input_shape", AttributeType::shape, {}, "of x"}},
     .infer = infer_sort_backward,
@@ -33,6 +32,7 @@ const OpDef kSortBackward{
         },
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
+    .forms = {{.attributes = {{"dim", std::int64_t{1}}, {"input_shape", Shape{4, 4}}}, .shapes = {{4, 1}, {4, 1}}}},
     .cases =
         [] {
           // One index a line, or two lines that cannot meet: positions within a line differ.

@@ -11,7 +11,6 @@ const OpDef kSqrt{
     .name = "sqrt",
     .doc = "y = the square root of x; NaN below 0.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_sqrt,
     .scalar = [](ElementRule& e) { return sqrt(e.x()); },
     .cases = [] { return ops::unary_cases(0.1, 8); },

@@ -11,7 +11,7 @@ const OpDef kSquare{
     .name = "square",
     .doc = "y = x * x",
     .inputs = {{"x"}},
-    .infer = ops::infer_number,
+    .dtypes = kNumbers,
     .gradient = gradient_square,
     .scalar = [](ElementRule& e) { return e.x() * e.x(); },
     .cases = [] { return ops::unary_cases(-4, 4, {}, true); },

@@ -17,6 +17,7 @@ const OpDef kStraightThrough{
         "y = x, whose gradient is the parameter's: of a parameter that is changed without autograd before it is read "
         "(the straight-through estimator, Bengio, Leonard and Courville 2013).",
     .inputs = {{"x"}, {"parameter"}},
+    .dtypes = kAnyDType,
     .infer = infer_straight_through,
     .gradient = gradient_of_straight_through,
     .alias = true,

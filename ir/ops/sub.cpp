@@ -11,7 +11,7 @@ const OpDef kSub{
     .name = "sub",
     .doc = "z = x - y, broadcast as in NumPy.",
     .inputs = {{"x"}, {"y"}},
-    .infer = ops::infer_binary,
+    .dtypes = kNumbers,
     .gradient = gradient_sub,
     .scalar = [](ElementRule& e) { return e.x() - e.y(); },
     .cases = [] { return ops::binary_cases(-4, 4, -4, 4, true); },

@@ -10,6 +10,7 @@ const OpDef kSum{
     .name = "sum",
     .doc = "y = the sum of x over dims. (PyTorch sums integers in i64: the frontend casts them.)",
     .inputs = {{"x"}},
+    .dtypes = kNumbers,
     .attributes = ops::reduction_attributes(),
     .infer = [](InferContext& c) { ops::infer_reduction(c, false); },
     .gradient = gradient_sum,

@@ -11,7 +11,6 @@ const OpDef kTan{
     .name = "tan",
     .doc = "y = tan(x), x in radians.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_tan,
     .scalar = [](ElementRule& e) { return tan(e.x()); },
     .amp = AmpClass::black,

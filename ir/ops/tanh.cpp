@@ -11,7 +11,6 @@ const OpDef kTanh{
     .name = "tanh",
     .doc = "y = tanh(x)",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_tanh,
     .scalar = [](ElementRule& e) { return tanh(e.x()); },
     .cases = [] { return ops::unary_cases(-3, 3); },

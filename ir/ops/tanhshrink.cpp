@@ -12,7 +12,6 @@ const OpDef kTanhshrink{
     .name = "tanhshrink",
     .doc = "y = x - tanh(x)",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_tanhshrink,
     .scalar = [](ElementRule& e) { return e.x() - tanh(e.x()); },
     .amp = AmpClass::black,

@@ -14,7 +14,6 @@ const OpDef kThreshold{
     .inputs = {{"x"}},
     .attributes = {{"threshold", AttributeType::number, 0.0, "the limit"},
                    {"value", AttributeType::number, 0.0, "what stands for what is not above it"}},
-    .infer = ops::infer_floating,
     .gradient = gradient_threshold,
     .scalar =
         [](ElementRule& e) {

@@ -6,7 +6,6 @@ const OpDef kTrunc{
     .name = "trunc",
     .doc = "y = x rounded towards 0. The gradient is 0.",
     .inputs = {{"x"}},
-    .infer = ops::infer_floating,
     .gradient = ops::gradient_zero,
     .scalar = [](ElementRule& e) { return trunc(e.x()); },
     .cases = [] { return ops::unary_cases(-4, 4); },

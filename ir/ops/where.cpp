@@ -2,13 +2,6 @@
 
 namespace graven::ir {
 
-static void infer_where(InferContext& c) {
-  c.require(c.input(0).dtype == DType::boolean,
-            "the condition must be bool, got " + std::string(name(c.input(0).dtype)));
-  ops::require_same_dtype(c, 1, 2);
-  c.output(c.input(1).dtype, ops::broadcast_inputs(c));
-}
-
 static void gradient_where(GradientBuilder& g) {
   const ops::Term condition(g, g.input(0)), dz(g, g.output_gradient()), zero = dz.constant(0);
   if (g.needs(1)) g.set_reduced(1, ops::where(condition, dz, zero));
@@ -18,8 +11,8 @@ static void gradient_where(GradientBuilder& g) {
 const OpDef kWhere{
     .name = "where",
     .doc = "z = condition ? x : y, all three broadcast as in NumPy.",
-    .inputs = {{"condition"}, {"x"}, {"y"}},
-    .infer = infer_where,
+    .inputs = {{.name = "condition", .dtype = DType::boolean}, {"x"}, {"y"}},
+    .dtypes = kAnyDType,
     .gradient = gradient_where,
     .scalar = [](ElementRule& e) { return select(nonzero(e.x()), e.y(), e.z()); },
     .amp = AmpClass::clear,

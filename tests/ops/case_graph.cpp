@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <cctype>
+#include <utility>
+
+#include "ir/forms.h"
 
 namespace graven::tests {
 
@@ -35,6 +38,31 @@ CaseGraph make_forward(const ir::OpDef& op, const ir::TestCase& test_case) {
   if (op.name == "batch_norm_training" && test_case.inputs[3].absent) made.graph.outputs.resize(3);
   for (std::size_t i = 0; i < made.graph.outputs.size(); ++i) made.output_of.push_back(static_cast<int>(i));
   return made;
+}
+
+std::vector<ir::TestCase> cases_of_forms(const ir::OpDef& op) {
+  // An index that is 1 is in range, a step that is 1 the first; a mean of squares is more than the mean's square.
+  const auto input = [](const ir::InputSpec& spec, const ir::TensorType& type) -> ir::TestCase::Input {
+    if (spec.role == ir::InputRole::state) return {.type = type, .low = 0.5, .high = 0.7};
+    if (ir::is_floating(type.dtype)) return {.type = type, .low = 0.1, .high = 0.9};
+    return {.type = type, .low = type.dtype == ir::DType::boolean ? 0.0 : 1.0, .high = 2};
+  };
+  std::vector<ir::TestCase> cases;
+  for (const ir::DType d : ir::kAllDTypes) {
+    if (!op.dtypes.contains(d)) continue;
+    for (const ir::Graph& graph : ir::graphs_of_forms(op, d)) {
+      const ir::Node& node = graph.nodes[0];
+      if (const ir::Attribute* packed = node.attributes.find("packed"); packed && std::get<bool>(*packed)) continue;
+      ir::TestCase c{.note = fmt::format("{}, form {}", ir::name(d), cases.size()),
+                     .attributes = node.attributes,
+                     .gradient = op.gradient != nullptr && ir::is_floating(d)};
+      for (std::size_t i = 0; i < node.inputs.size(); ++i)
+        c.inputs.push_back(node.inputs[i] == kNone ? ir::TestCase::Input{.absent = true}
+                                                   : input(op.inputs[i], graph.type(node.inputs[i])));
+      cases.push_back(std::move(c));
+    }
+  }
+  return cases;
 }
 
 CaseGraph make_gradient(const ir::OpDef& op, const ir::TestCase& test_case, bool all_outputs) {

@@ -24,6 +24,10 @@ struct CaseGraph {
 /// The operator alone. Throws what inference throws.
 CaseGraph make_forward(const ir::OpDef& op, const ir::TestCase& test_case);
 
+/// Small cases made of the entry's forms, in each of the dtypes that it declares. Packed weights are left out: packing
+/// stands before what reads them.
+std::vector<ir::TestCase> cases_of_forms(const ir::OpDef& op);
+
 /// The gradient rule. Gradients flow into the outputs that have them, and into the others that are floating when
 /// `all_outputs`.
 CaseGraph make_gradient(const ir::OpDef& op, const ir::TestCase& test_case, bool all_outputs = false);
