@@ -224,6 +224,8 @@ struct Executor::Impl {
           reads[m] = last_read(m) == position ? reads(m) + 1 : 1;
           last_read[m] = position;
         }
+    for (const ir::Donation& d : graph.donations)  // what another variable is to hold is read last
+      last_read[memory[at(d.value)]] = graph.nodes.size();
     for (std::size_t position = 0; position < graph.nodes.size(); ++position)
       for (const ir::Node& n = node_at(position); const auto& [input, output] : ir::donated_by(n))
         if (const ValueId m = memory[at(n.inputs[input])]; last_read(m) == position && reads(m) == 1)

@@ -46,11 +46,11 @@ TEST(Nesting, PutsMembersIntoTheStructOfTheirBlock) {
 }
 
 /// Called as a kernel is, so that its function may not be.
-struct Matmul : nn::Module<Matmul> {
+struct Elementwise : nn::Module<Elementwise> {
   nn::Linear in, out;
   nn::LayerNorm norm;
   nn::Dropout dropout = child("dropout", nn::Dropout(0.1));
-  Matmul(std::int64_t width, std::int64_t hidden)
+  Elementwise(std::int64_t width, std::int64_t hidden)
       : in(child("in", nn::Linear(width, hidden))),
         out(child("out", nn::Linear(hidden, width))),
         norm(child("norm", nn::LayerNorm(width))) {}
@@ -59,15 +59,15 @@ struct Matmul : nn::Module<Matmul> {
 
 struct Tower : nn::Module<Tower> {
   nn::Linear stem = child("stem", nn::Linear(12, 24));
-  nn::ModuleList<Matmul> blocks = child("blocks", nn::ModuleList<Matmul>());
+  nn::ModuleList<Elementwise> blocks = child("blocks", nn::ModuleList<Elementwise>());
   nn::Linear head = child("head", nn::Linear(24, 5));
   Tensor scale = linspace(0.5, 1.5, 16 * 24).reshape({16, 24});  // a constant that is too large for the code
   Tower() {
-    for (const std::int64_t hidden : {48, 96, 40, 64}) blocks.push_back(Matmul(24, hidden));
+    for (const std::int64_t hidden : {48, 96, 40, 64}) blocks.push_back(Elementwise(24, hidden));
   }
   Tensor forward(Tensor x) {
     x = stem(x);
-    for (Matmul& block : blocks) x = block(x, scale);
+    for (Elementwise& block : blocks) x = block(x, scale);
     return head(x);
   }
 };
@@ -91,14 +91,16 @@ TEST(Blocks, AreFunctionsThatComputeWhatWasRecorded) {
   emit(graph, folder, {.name = "tower"});
   const std::string model = read_text(folder / "model.cpp"), evaluation = read_text(folder / "evaluation.cpp");
   // One function for each phase, whatever the sizes, and one call of it a block.
-  EXPECT_EQ(times_in(model, "void Calls::matmul_block(const auto& param, const auto& buf, const f32* x"), 1) << model;
-  EXPECT_EQ(times_in(model, "void Calls::matmul_block_backward(const auto& param, const auto& grad, const auto& buf,"),
-            1);
-  EXPECT_EQ(times_in(model, "  matmul_block<config::blocks_"), 4);
-  EXPECT_EQ(times_in(model, "  matmul_block_backward<config::blocks_"), 4);
-  EXPECT_EQ(times_in(model, " Calls::matmul_block"), 2);
-  EXPECT_EQ(times_in(evaluation, "void EvaluationCalls::matmul_block("), 1) << evaluation;
-  EXPECT_EQ(times_in(evaluation, "  matmul_block<config::"), 4);
+  EXPECT_EQ(times_in(model, "void Calls::elementwise_block(const auto& param, const auto& buf, const f32* x"), 1)
+      << model;
+  EXPECT_EQ(
+      times_in(model, "void Calls::elementwise_block_backward(const auto& param, const auto& grad, const auto& buf,"),
+      1);
+  EXPECT_EQ(times_in(model, "  elementwise_block<config::blocks_"), 4);
+  EXPECT_EQ(times_in(model, "  elementwise_block_backward<config::blocks_"), 4);
+  EXPECT_EQ(times_in(model, " Calls::elementwise_block"), 2);
+  EXPECT_EQ(times_in(evaluation, "void EvaluationCalls::elementwise_block("), 1) << evaluation;
+  EXPECT_EQ(times_in(evaluation, "  elementwise_block<config::"), 4);
   EXPECT_EQ(times_in(read_text(folder / "params.h"), "GRAVEN_BLOCK(blocks_"), 4);
   const auto run = [&](const std::vector<std::string>& command) {
     const ProcessResult r = run_process(command, {.directory = folder.string(), .seconds = 500});
