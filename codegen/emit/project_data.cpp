@@ -1021,7 +1021,8 @@ std::string project_name(const ir::Graph& graph, const EmitOptions& options) {
       "all", "all_build", "clean", "default_target", "depend", "edit_cache", "help", "include", "install",
       "list_install_components", "package", "package_source", "preinstall", "rebuild_cache", "run_tests", "selftest",
       "test", "zero_check"};
-  if (name.starts_with("cmake_") || ir::find_op(name) || names_of_kernels().count(name) ||
+  const ir::OpDef* const op = ir::find_op(name);  // functors are called after elementwise ones
+  if (name.starts_with("cmake_") || (op != nullptr && op->elementwise()) || names_of_kernels().count(name) ||
       std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken))
     name += "_model";
   return name;
