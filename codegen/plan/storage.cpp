@@ -179,6 +179,7 @@ void Storage::leave_copies_out(const ir::Graph& graph, std::span<const ir::Kerne
     const ir::Node& node = graph.nodes[at(n)];
     const ir::ValueId target = root[at(node.outputs[0])], value = node.inputs[0];
     const ir::NodeId made = access[at(value)].made;
+    if (root[at(value)] == target) left_out[at(n)] = true;  // of what it holds anyway
     if (root[at(value)] != value || made < 0) continue;
     if (moved[at(value)] != value) continue;  // another variable has it: this one copies
     if (home[at(target)] != Home::parameter || home[at(value)] != Home::arena || pinned[at(value)]) continue;

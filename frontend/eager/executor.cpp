@@ -742,6 +742,15 @@ void execute(const ir::Graph& graph, Environment& values, const ExecuteOptions& 
       held.emplace_back(d.variable, values.at(d.value));
     }
   for (auto& [v, data] : held) values[v] = std::move(data);
+  // A result that is a variable, or a view of one, is what that holds.
+  const std::vector<ValueId> roots = ir::memory_roots(e.graph);
+  for (const ValueId v : e.graph.outputs)
+    if (const ValueId m = roots[at(v)];
+        m != v && std::any_of(held.begin(), held.end(), [&](const auto& h) { return h.first == m; })) {
+      ir::TensorData data = values.at(m);
+      data.type.shape = e.graph.type(v).shape;
+      values[v] = std::move(data);
+    }
   for (const auto& [v, p] : e.constants)
     if (std::find(e.graph.outputs.begin(), e.graph.outputs.end(), v) != e.graph.outputs.end()) store(v);
 }
