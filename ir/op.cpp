@@ -239,11 +239,10 @@ std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<T
   // ---- outputs ----
   InferContext context(op, inputs, attributes);
   (op.infer != nullptr ? op.infer : ops::infer_elementwise)(context);
-  for (std::size_t s = 0; s < op.inputs.size(); ++s) {
-    if (!op.inputs[s].donated()) continue;
-    const InputRange range = input_range(op, inputs.size(), s);
-    for (std::size_t i = range.begin; i < range.begin + range.count && i < inputs.size(); ++i)
-      if (inputs[i]) context.outputs.push_back(*inputs[i]);
+  if (op.donates()) {
+    std::vector<ValueId> present;
+    for (const auto& input : inputs) present.push_back(input ? 0 : kNone);
+    for (const std::size_t i : donated_inputs(op, present)) context.outputs.push_back(*inputs[i]);
   }
   return std::move(context.outputs);
 }

@@ -551,7 +551,7 @@ struct Executor::Impl {
 
   /// Moves what the node has computed nearer to 0, each number by some roundings of its own.
   void add_noise(const ir::Node& node, const std::vector<void*>& memory) const {
-    if (node.op->alias) return;
+    if (node.op->alias || node.is(ir::kCopy)) return;  // nothing is rounded
     for (const ValueId v : ir::own_outputs(node)) {
       const Slot& slot = slots[at(v)];
       void* const data = memory[at(v)];
