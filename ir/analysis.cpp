@@ -62,14 +62,20 @@ ByValue<bool> fixed(const Graph& graph, std::initializer_list<ValueKind> kinds) 
   return found;
 }
 
-ByValue<ValueId> variable_of(const Graph& graph) {
-  ByValue<ValueId> variable{kNone}, taken{kNone};  // of what updates make: what they make it of
+ByValue<ValueId> updated_from(const Graph& graph) {
+  ByValue<ValueId> from{kNone};
   for (const Node& node : graph.nodes)
-    for (const auto& [input, output] : donated_by(node)) taken[node.outputs[output]] = node.inputs[input];
+    for (const auto& [input, output] : donated_by(node)) from[node.outputs[output]] = node.inputs[input];
+  return from;
+}
+
+ByValue<ValueId> variable_of(const Graph& graph) {
+  ByValue<ValueId> variable{kNone};
+  const ByValue<ValueId> from = updated_from(graph);
   for (const std::vector<ValueId>* list : {&graph.parameters, &graph.states})
     for (const ValueId v : *list) variable[v] = v;
   for (const Donation& d : graph.donations)
-    for (ValueId v = d.value; v != kNone && variable(v) == kNone; v = taken(v)) variable[v] = d.variable;
+    for (ValueId v = d.value; v != kNone && variable(v) == kNone; v = from(v)) variable[v] = d.variable;
   return variable;
 }
 

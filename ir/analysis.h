@@ -62,6 +62,9 @@ Node part_of_update(const Node& update, const std::vector<std::size_t>& chosen);
 /// By value: whether it is given, of one of these kinds, and the same in each call.
 ByValue<bool> fixed(const Graph& graph, std::initializer_list<ValueKind> kinds);
 
+/// By value that an update makes: what it makes it of; kNone of others.
+ByValue<ValueId> updated_from(const Graph& graph);
+
 /// By value: the variable that it is a version of, which is the variable itself, what it holds after the call, and what
 /// updates take on the way from the one to the other; kNone of other values.
 ByValue<ValueId> variable_of(const Graph& graph);

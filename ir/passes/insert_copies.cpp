@@ -45,12 +45,10 @@ class CopyInsertion {
     const Uses uses(graph_);
     const std::vector<ValueId> memory = memory_roots(graph_);
     ByValue<Phase> last_read{Phase::forward};
-    ByValue<ValueId> taken{kNone};  // of what updates make: what they make it of
-    for (const Node& node : graph_.nodes) {
+    const ByValue<ValueId> from = updated_from(graph_);
+    for (const Node& node : graph_.nodes)
       for (const ValueId v : node.inputs)
         if (v != kNone) last_read[memory[at(v)]] = std::max(last_read(memory[at(v)]), node.phase);
-      for (const auto& [input, output] : donated_by(node)) taken[node.outputs[output]] = node.inputs[input];
-    }
     // Copies that an earlier run has made.
     ByValue<bool> copied;
     for (const Node& node : graph_.nodes)
@@ -59,7 +57,7 @@ class CopyInsertion {
     std::map<NodeId, std::vector<Node>> before;
     for (Donation& d : graph_.donations) {
       ValueId first = d.value, update = kNone;  // where the chain of updates begins that ends at the new value
-      for (; taken(first) != kNone; first = taken(first)) update = first;
+      for (; from(first) != kNone; first = from(first)) update = first;
       if (first == d.variable || std::exchange(copied[first], false)) continue;
       const Node* const maker = uses.maker(graph_, first);
       const Phase phase = std::max(last_read(d.variable), maker == nullptr ? Phase::forward : maker->phase);
