@@ -10,9 +10,9 @@ graven_tell_fuzzers(graven_runtime)
 option(GRAVEN_NATIVE "Compile the kernels of eager mode for this machine's processor" ON)
 set(EAGER_TABLE_PARTS 6)
 set(EAGER_TABLE_DIRECTORY ${CMAKE_BINARY_DIR}/eager_table)
+file(GLOB LOWERING_SOURCES CONFIGURE_DEPENDS codegen/lowering/*.cpp)
 add_executable(graven_eager_table codegen/eager_table/main.cpp codegen/emit/functor.cpp codegen/emit/scalar_text.cpp
-               codegen/emit/update.cpp
-               frontend/eager/key.cpp
+               codegen/emit/update.cpp codegen/targets/cpu/kernels.cpp frontend/eager/key.cpp ${LOWERING_SOURCES}
                ${GRAVEN_IR_OBJECTS} $<TARGET_OBJECTS:graven_runtime>)
 target_include_directories(graven_eager_table PRIVATE ${CMAKE_SOURCE_DIR})
 target_link_libraries(graven_eager_table PRIVATE nlohmann_json::nlohmann_json fmt::fmt Threads::Threads)

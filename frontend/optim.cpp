@@ -256,64 +256,12 @@ nn::LoadReport Optimizer::load_state_dict(const nn::StateDict& state, bool stric
   return report;
 }
 
-// ---- kinds ----------------------------------------------------------------------------------------------------------
-
-namespace {
-
-/// The options of a kind by the operator's names: `own` and those that many have.
-template <class AnyOptions>
-std::map<std::string, double> values_of(const AnyOptions& o, std::map<std::string, double> own = {}) {
-  own.insert({{"lr", o.lr}, {"maximize", o.maximize ? 1 : 0}});
-  if constexpr (requires { o.weight_decay; }) own.emplace("weight_decay", o.weight_decay);
-  if constexpr (requires { double{o.eps}; }) own.emplace("eps", o.eps);
-  if constexpr (requires { o.betas; }) own.insert({{"beta1", o.betas.first}, {"beta2", o.betas.second}});
-  if constexpr (requires { o.momentum; }) own.emplace("momentum", o.momentum);
-  if constexpr (requires { o.dampening; }) own.insert({{"dampening", o.dampening}, {"nesterov", o.nesterov ? 1 : 0}});
-  if constexpr (requires { o.amsgrad; }) own.emplace("amsgrad", o.amsgrad ? 1 : 0);
-  if constexpr (requires { o.do_bias_correction; }) own.emplace("do_bias_correction", o.do_bias_correction ? 1 : 0);
-  if constexpr (requires { o.decoupled_weight_decay; })
-    own.emplace("decoupled_weight_decay", o.decoupled_weight_decay ? 1 : 0);
-  own.emplace(ir::kClipMaxNorm, o.clip_grad_max_norm);
-  own.emplace(ir::kClipNormType, o.clip_grad_norm_type);
-  return own;
-}
-
-}  // namespace
-
-std::map<std::string, double> SGDOptions::values() const { return values_of(*this); }
-std::map<std::string, double> AdamOptions::values() const { return values_of(*this); }
-std::map<std::string, double> AdamWOptions::values() const { return values_of(*this); }
-std::map<std::string, double> RMSpropOptions::values() const {
-  return values_of(*this, {{"alpha", alpha}, {"centered", centered ? 1 : 0}});
-}
-std::map<std::string, double> AdagradOptions::values() const {
-  return values_of(*this, {{"lr_decay", lr_decay}, {"initial_accumulator_value", initial_accumulator_value}});
-}
-std::map<std::string, double> AdadeltaOptions::values() const { return values_of(*this, {{"rho", rho}}); }
-std::map<std::string, double> NAdamOptions::values() const {
-  return values_of(*this, {{"momentum_decay", momentum_decay}});
-}
-std::map<std::string, double> RAdamOptions::values() const { return values_of(*this); }
-std::map<std::string, double> AdamaxOptions::values() const { return values_of(*this); }
-std::map<std::string, double> LionOptions::values() const { return values_of(*this); }
 std::map<std::string, double> AdafactorOptions::values() const {
   if (eps.first && !(*eps.first >= 0))
     throw UserError(fmt::format("adafactor: the option eps[0] must lie in [0, 1e+300], got {}", *eps.first));
-  return values_of(
+  return detail::option_values(
       *this,
       {{"beta2_decay", beta2_decay}, {"eps1", eps.first.value_or(ir::kEpsilonOfType)}, {"eps2", eps.second}, {"d", d}});
-}
-std::map<std::string, double> LARSOptions::values() const {
-  return values_of(*this, {{"trust_coefficient", trust_coefficient}});
-}
-std::map<std::string, double> LAMBOptions::values() const {
-  return values_of(*this, {{"decoupled", adam_w_mode ? 1 : 0}});
-}
-std::map<std::string, double> RpropOptions::values() const {
-  return values_of(*this, {{"etaminus", etas.first},
-                           {"etaplus", etas.second},
-                           {"step_size_min", step_sizes.first},
-                           {"step_size_max", step_sizes.second}});
 }
 
 }  // namespace graven::optim

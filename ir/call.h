@@ -8,12 +8,39 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "ir/op.h"
 
 namespace graven::ir {
+
+/// A value of a config field, by C++ type: integers and dimensions are std::int64_t, numbers double, flags bool, lists
+/// std::int64_t[8], lists of lists std::int64_t[][8].
+using ConfigField = std::variant<Dim, double, bool, std::vector<Dim>, std::vector<std::vector<Dim>>>;
+
+/// What a node becomes: one call `name<epilogue>(...)`, whose arguments ir/call.h lists.
+struct KernelCall {
+  std::string name = {};         ///< the function, in <file>.h of the target's folder and of kernels/reference
+  std::string file = {};         ///< empty: the same as name
+  std::string config_type = {};  ///< struct of kernels/config/<file>.h; empty: file + "_config"
+  std::vector<std::pair<std::string, ConfigField>> config = {};  ///< its fields, in the order of the struct
+  std::vector<std::string> template_arguments = {};              ///< besides the epilogue
+  bool reference = false;       ///< call kernels/reference (a dtype or layout the fast kernels do not cover)
+  bool checks_indices = false;  ///< one in its data may be out of range: CPU kernels take a last argument `where`
+  /// Scratch, at the symbols' maxima; 0: none is passed. Nothing: the function never takes any.
+  std::optional<std::int64_t> workspace_bytes = {};
+  /// Of a variadic input's tensors: the argument `sizes`, as many numbers a tensor as the kernel takes; empty: their
+  /// elements.
+  std::vector<Dim> sizes = {};
+  std::vector<std::int32_t> in_place = {};  ///< inputs whose buffer output 0 may take over, where their lives end here
+  /// (output, input): a further output that may lie where that input does.
+  std::vector<std::pair<std::int32_t, std::int32_t>> over = {};
+};
 
 struct Argument {
   enum class Kind : std::uint8_t {
@@ -43,5 +70,9 @@ std::vector<Argument> arguments_of(const Node& node, const KernelCall& call, boo
 
 /// What the argument `sizes` holds: KernelCall::sizes, or the elements of each of the first list's tensors.
 std::vector<Dim> sizes_of(const Graph& graph, const KernelCall& call, const Argument& sizes);
+
+/// What the node becomes on the processor that runs this: so eager mode asks for kernels. Defined in
+/// codegen/targets/cpu.
+KernelCall lower(const NodeView& node);
 
 }  // namespace graven::ir

@@ -269,14 +269,6 @@ Cost cost_of(const NodeView& node) {
   return cost;
 }
 
-KernelCall lower(const NodeView& node) {
-  const OpDef& op = *node.node.op;
-  if (op.alias) return {};
-  if (op.kernel) return op.kernel(node);
-  GRAVEN_CHECK(op.elementwise(), std::string(op.name) + " has neither a kernel nor a rule");
-  return ops::elementwise_call(node);
-}
-
 // ---- gradients ------------------------------------------------------------------------------------------------------
 
 std::vector<ValueId> GradientBuilder::call_many(std::string_view op, std::vector<ValueId> inputs,

@@ -1,6 +1,7 @@
-// One operator, one place: an OpDef says everything Graven knows about an operator. It stands in ir/ops/<op>.cpp;
-// beside it at most one file of the kernel's name in each of kernels/config, kernels/reference, kernels/cpu,
-// kernels/cuda. Dispatch, JSON, eager mode, fusion, tests and the table of operators follow from the entry.
+// One operator, one place: an OpDef says what an operator is, as mathematics. It stands in ir/ops/<op>.cpp. JSON, eager
+// mode, fusion, tests and the table of operators follow from the entry. Where its rule does not say what kernels do,
+// codegen/lowering has the call of one, of which there is a file in each of kernels/config, kernels/reference,
+// kernels/cpu, kernels/cuda.
 //
 //   static void gradient(GradientBuilder& g) { g.set(0, g.call("mul", {g.output_gradient(), g.call("gt", ...)})); }
 //   const OpDef kRelu{.name = "relu", .doc = "y = max(x, 0)", .inputs = {{"x"}}, .dtypes = kNumbers,
@@ -18,7 +19,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "ir/attribute.h"
@@ -166,29 +166,6 @@ class GradientBuilder {
   std::vector<ValueId> gradients_;
 };
 
-/// A value of a config field, by C++ type: integers and dimensions are std::int64_t, numbers double, flags bool, lists
-/// std::int64_t[8], lists of lists std::int64_t[][8].
-using ConfigField = std::variant<Dim, double, bool, std::vector<Dim>, std::vector<std::vector<Dim>>>;
-
-/// What a node becomes: one call `name<epilogue>(...)`, whose arguments ir/call.h lists.
-struct KernelCall {
-  std::string name = {};         ///< the function, in kernels/cpu/<file>.h and kernels/reference/<file>.h
-  std::string file = {};         ///< empty: the same as name
-  std::string config_type = {};  ///< struct of kernels/config/<file>.h; empty: file + "_config"
-  std::vector<std::pair<std::string, ConfigField>> config = {};  ///< its fields, in the order of the struct
-  std::vector<std::string> template_arguments = {};              ///< besides the epilogue
-  bool reference = false;       ///< call kernels/reference (a dtype or layout the fast kernels do not cover)
-  bool checks_indices = false;  ///< one in its data may be out of range: CPU kernels take a last argument `where`
-  /// Scratch, at the symbols' maxima; 0: none is passed. Nothing: the function never takes any.
-  std::optional<std::int64_t> workspace_bytes = {};
-  /// Of a variadic input's tensors: the argument `sizes`, as many numbers a tensor as the kernel takes; empty: their
-  /// elements.
-  std::vector<Dim> sizes = {};
-  std::vector<std::int32_t> in_place = {};  ///< inputs whose buffer output 0 may take over, where their lives end here
-  /// (output, input): a further output that may lie where that input does.
-  std::vector<std::pair<std::int32_t, std::int32_t>> over = {};
-};
-
 struct Cost {
   double flops = 0;
   double bytes = -1;  ///< negative: every input read once, every output written once
@@ -256,9 +233,9 @@ struct OpDef {
   void (*infer)(InferContext&) = nullptr;
   void (*gradient)(GradientBuilder&) = nullptr;  ///< nullptr: not differentiable
   std::size_t gradient_outputs = 1;              ///< through so many outputs, from the first on, gradients flow
-  /// Elementwise operators have this: what they make of an element of each input (ir/element_rule.h),
+  /// Elementwise operators have this: what they make of an element of each input (ir/element_rule.h). The others have
+  /// kernels (codegen/lowering),
   Scalar (*scalar)(ElementRule&) = nullptr;
-  KernelCall (*kernel)(const NodeView&) = nullptr;  ///< the others this,
   /// What a node stands for in simpler operators, one after the other, the last one making its outputs; values between
   /// are added to the graph. Of operators that the passes put together out of several with epilogues of their own:
   /// eager execution and the oracle run these. nullptr: none.
@@ -339,9 +316,5 @@ std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<T
                               Attributes& attributes);
 
 Cost cost_of(const NodeView& node);
-
-/// What the node becomes: the operator's kernel, `elementwise` or `broadcast` for a rule of elements (the functor is
-/// the emitter's), a call without a name for an alias.
-KernelCall lower(const NodeView& node);
 
 }  // namespace graven::ir

@@ -103,7 +103,7 @@ class Table {
     const auto dtype = [&](ir::ValueId v) { return graph.type(v).dtype; };
     const Signature own = eager::signature_of(node, dtype);
     if (op.elementwise()) return add_elementwise(op, own);
-    ir::KernelCall call = op.kernel(ir::NodeView{graph, node});
+    ir::KernelCall call = ir::lower({graph, node});
     // The oracle computes in double, except for the numbers that kernels take by value.
     const Signature doubles =
         eager::signature_of(node, [&](ir::ValueId v) { return ir::is_floating(dtype(v)) ? DType::f64 : dtype(v); });

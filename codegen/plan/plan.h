@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "codegen/targets/targets.h"
+#include "ir/call.h"
 #include "ir/graph.h"
-#include "ir/op.h"
 
 namespace graven::codegen {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "codegen/plan/storage.h"
+#include "ir/call.h"
 #include "ir/graph.h"
-#include "ir/op.h"
 
 namespace graven::codegen {
 

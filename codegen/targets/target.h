@@ -1,6 +1,6 @@
 // A target: a machine that programs are made for. One folder each, which says how a node becomes a kernel call, which
 // types and layouts that covers, where memory lies, how calls are written, and has the templates that are its own.
-// Passes that are for one target name it in their table (ir/passes/pipeline.cpp). targets.h lists them.
+// Passes that are for one target name it in their table (ir/passes/pipeline.inc). targets.h lists them.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/call.h"
 #include "ir/graph.h"
-#include "ir/op.h"
 #include "ir/passes/pass.h"
 
 namespace graven::codegen {

@@ -454,7 +454,7 @@ struct Executor::Impl {
     const Source terms{Source::Kind::scratch, kNone, allocate(x.bytes()), nullptr};
     add_program(n.attributes.program("program"), terms, x.dtype, x.sizes, operands);
     Step step;
-    step.call = n.op->kernel(ir::NodeView{graph, n});
+    step.call = ir::lower({graph, n});
     step.call.reference = oracle != Oracle::none;
     const Signature s = signature_of(n, [this](ValueId v) { return slots[at(v)].dtype; });
     step.thunk = find_thunk(kernel_key(step.call, s.outputs, s.inputs));
@@ -465,9 +465,8 @@ struct Executor::Impl {
 
   void add_kernel(const ir::Node& n) {
     const ir::OpDef& op = *n.op;
-    if (!op.kernel) throw UserError(std::string(op.name) + " has no kernel");
     Step step;
-    step.call = op.kernel(ir::NodeView{graph, n});
+    step.call = ir::lower({graph, n});
     // The epilogue is applied afterwards, so the kernel does not get the residual.
     const ir::Attribute* attribute = n.attributes.find("epilogue");
     const auto* epilogue = attribute ? std::get_if<ir::ScalarProgram>(attribute) : nullptr;

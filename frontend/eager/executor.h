@@ -16,8 +16,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/call.h"
 #include "ir/graph.h"
-#include "ir/op.h"
 
 namespace graven::eager {
 

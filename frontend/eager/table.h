@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/op.h"
+#include "ir/call.h"
 #include "kernels/config/elementwise.h"
 
 namespace graven::kernels {

@@ -1,47 +1,9 @@
-#include <algorithm>
-
 #include "ir/ops/optimizer_shared.h"
 #include "ir/optimizer_kind.h"
-#include "kernels/config/adafactor.h"
 
 namespace graven::ir {
 
 namespace {
-
-/// What the kernel works on: the last two dimensions are a matrix. Of a parameter without elements there is none.
-std::vector<Dim> sizes_of(const Shape& shape) {
-  if (shape.numel().maximum() == 0) return std::vector<Dim>(3, Dim(0));
-  if (shape.rank() < 2) return {1, 1, shape.numel()};
-  return {ops::product(shape, 0, shape.rank() - 2), shape.back(1), shape.back()};
-}
-
-KernelCall kernel(const NodeView& node) {
-  const Attributes& a = node.attributes();
-  const InputRange params = input_range(node.node, InputRole::parameter);
-  const DType dtype = params.count > 0 ? node.input(0).dtype : DType::f32;
-  const double eps1 = a.number("eps1");
-  KernelCall call{.name = "adafactor",
-                  .config = {{"beta2_decay", a.number("beta2_decay")},
-                             {"eps1", eps1 < 0 ? epsilon_of(dtype) : eps1},
-                             {"eps2", a.number("eps2")},
-                             {"d", a.number("d")},
-                             {"weight_decay", a.number("weight_decay")},
-                             {"maximize", a.flag("maximize")}},
-                  .reference = dtype != DType::f32};
-  std::int64_t matrices = 0, pieces = 0;
-  for (std::size_t i = 0; i < params.count; ++i) {
-    const Shape& shape = node.input(i).shape;
-    const std::vector<Dim> sizes = sizes_of(shape);
-    call.sizes.insert(call.sizes.end(), sizes.begin(), sizes.end());
-    const std::int64_t numbers[] = {sizes[0].maximum(), sizes[1].maximum(), sizes[2].maximum()};
-    constexpr std::int64_t kPiece = kernels::adafactor_shape::kPieceRows;
-    matrices += numbers[0];
-    pieces += (kernels::adafactor_shape(numbers).row_count(shape.rank() >= 2) + kPiece - 1) / kPiece;
-  }
-  if (!call.reference)
-    call.workspace_bytes = std::max<std::int64_t>(kernels::adafactor_workspace_bytes(matrices, pieces), 8);
-  return call;
-}
 
 /// Of an element: two squares into sums, the estimate, its root, u and its square, the step.
 Cost cost(const NodeView& node) { return ops::update_cost(node, 14); }
@@ -73,7 +35,6 @@ const OpDef kAdafactor = ops::optimizer({
                    ops::weight_decay("decay of the parameter"),
                    ops::maximize()},
     .refusal = refusal,
-    .kernel = kernel,
     .cost = cost,
     .cases = {{"first step"},
               {"later, weight decay", {{"weight_decay", 0.1}}, 100},

@@ -19,7 +19,6 @@ const OpDef kAmin{
     .attributes = ops::reduction_attributes(),
     .infer = [](InferContext& c) { ops::infer_reduction(c, true); },
     .gradient = gradient_amin,
-    .kernel = [](const NodeView& node) { return ops::reduce_call(node, "reduce_min"); },
     .layout = {ImageLayout::Rule::reduces},
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },

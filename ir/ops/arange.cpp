@@ -22,13 +22,6 @@ const OpDef kArange{
                    {"step", AttributeType::number, 1.0, "between neighbours"},
                    {"dtype", AttributeType::dtype, DType::i64, "of the result"}},
     .infer = infer_arange,
-    .kernel =
-        [](const NodeView& node) {
-          return KernelCall{.name = "arange",
-                            .config = {{"n", node.output().shape.numel()},
-                                       {"start", node.attributes().number("start")},
-                                       {"step", node.attributes().number("step")}}};
-        },
     .cost = [](const NodeView&) { return Cost{}; },
     .forms = {{.attributes = {{"shape", Shape{4}}}}},
     .cases =

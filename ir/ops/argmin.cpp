@@ -12,7 +12,6 @@ const OpDef kArgmin{
     .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"},
                    {"keepdim", AttributeType::boolean, false, "keep it, with size 1"}},
     .infer = ops::infer_arg_reduction,
-    .kernel = [](const NodeView& node) { return ops::reduce_call(node, "argmin"); },
     .remark = ops::dim_remark,
     .amp = AmpClass::clear,
     .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},

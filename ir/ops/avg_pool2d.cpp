@@ -23,10 +23,6 @@ const OpDef kAvgPool2d{
     .attributes = ops::pool2d_attributes(false),
     .infer = infer_avg_pool2d,
     .gradient = gradient_avg_pool2d,
-    .kernel =
-        [](const NodeView& node) {
-          return ops::pool2d_call(node, "avg_pool2d", node.input(0).shape, node.output().shape);
-        },
     .layout = {ImageLayout::Rule::leads},
     .cost = [](const NodeView& node) { return Cost{.flops = ops::pool2d_flops(node, node.output().shape)}; },
     .amp = AmpClass::gray,

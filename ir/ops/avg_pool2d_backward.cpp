@@ -8,10 +8,6 @@ const OpDef kAvgPool2dBackward{
     .inputs = {{"dy"}},
     .attributes = ops::join(ops::pool2d_attributes(false), {{"input_shape", AttributeType::shape, {}, "of x"}}),
     .infer = ops::infer_pool2d_backward,
-    .kernel =
-        [](const NodeView& node) {
-          return ops::pool2d_call(node, "avg_pool2d_backward", node.output().shape, node.input(0).shape);
-        },
     .layout = {ImageLayout::Rule::leads},
     .amp = AmpClass::gray,
     .forms = {{.attributes = {{"kernel_size", Ints{2, 2}}, {"channels_last", true}, {"input_shape", Shape{1, 4, 4, 4}}},

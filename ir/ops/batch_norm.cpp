@@ -37,12 +37,6 @@ const OpDef kBatchNorm{
     .attributes = ops::batch_norm_attributes(),
     .infer = infer_batch_norm,
     .gradient = gradient_batch_norm,
-    .kernel =
-        [](const NodeView& node) {
-          KernelCall call = ops::batch_norm_call(node, "batch_norm_inference", node.input(0).shape);
-          call.in_place = {0};
-          return call;
-        },
     .layout = {ImageLayout::Rule::follows},
     .cost =
         [](const NodeView& node) {

@@ -13,12 +13,6 @@ static void infer_batch_norm_backward(InferContext& c) {
   for (int i = 0; i < 2; ++i) c.output(dtype, {channels});
 }
 
-static KernelCall kernel_batch_norm_backward(const NodeView& node) {
-  KernelCall call = ops::batch_norm_call(node, "batch_norm_backward", node.input(1).shape);
-  if (!call.reference) call.workspace_bytes = kernels::batch_norm_backward_workspace_bytes(ops::batch_norm_sizes(call));
-  return call;
-}
-
 const OpDef kBatchNormBackward{
     .name = "batch_norm_backward",
     .doc =
@@ -28,7 +22,6 @@ const OpDef kBatchNormBackward{
     .attributes = ops::batch_norm_attributes(),
     .outputs = {"dx", "dweight", "dbias"},
     .infer = infer_batch_norm_backward,
-    .kernel = kernel_batch_norm_backward,
     .layout = {ImageLayout::Rule::follows, 2},
     .cost =
         [](const NodeView& node) {

@@ -1,9 +1,7 @@
-// What the three batch normalisation operators share: the channels' dimension, checks of the vectors,
-// batch_norm_config.
+// What the three batch normalisation operators share: the channels' dimension, checks of the vectors.
 #pragma once
 
 #include "ir/ops/conv2d_shared.h"
-#include "kernels/config/batch_norm.h"
 
 namespace graven::ir::ops {
 
@@ -24,26 +22,6 @@ inline void check_channel_vector(const InferContext& c, std::size_t i, std::stri
   c.fail(std::string(what) + " expects " +
          (c.input(i).shape.rank() == 1 ? count_of(c.input(i).shape[0], "channel") : "one dimension") + ", input has " +
          std::to_string(channels));
-}
-
-inline KernelCall batch_norm_call(const NodeView& node, std::string name, const Shape& x) {
-  const bool channels_last = node.attributes().flag("channels_last");
-  const std::size_t c = channel_dim(x, channels_last);
-  const Attribute* momentum = node.attributes().find("momentum");
-  return {.name = std::move(name),
-          .file = "batch_norm",
-          .config = {{"outer", product(x, 0, c)},
-                     {"channels", x[c]},
-                     {"inner", product(x, c + 1, x.rank())},
-                     {"eps", node.attributes().number("eps")},
-                     {"momentum", momentum ? std::get<double>(*momentum) : 0.1}},
-          .reference = !all_f32(node)};
-}
-
-/// The sizes at the symbols' maxima, for workspaces.
-inline kernels::batch_norm_config batch_norm_sizes(const KernelCall& call) {
-  const auto at = [&](std::size_t field) { return std::get<Dim>(call.config[field].second).maximum(); };
-  return {.outer = at(0), .channels = at(1), .inner = at(2)};
 }
 
 inline std::vector<AttributeSpec> batch_norm_attributes() {

@@ -24,13 +24,6 @@ static void gradient_batch_norm_training(GradientBuilder& g) {
     if (g.has_input(i) && g.needs(i)) g.set(i, grads[i]);
 }
 
-static KernelCall kernel_batch_norm_training(const NodeView& node) {
-  KernelCall call = ops::batch_norm_call(node, "batch_norm", node.input(0).shape);
-  if (!call.reference) call.workspace_bytes = kernels::batch_norm_workspace_bytes(ops::batch_norm_sizes(call));
-  call.over = {{3, 3}, {4, 4}};
-  return call;
-}
-
 const OpDef kBatchNormTraining{
     .name = "batch_norm_training",
     .doc =
@@ -51,7 +44,6 @@ const OpDef kBatchNormTraining{
     .outputs = {"y", "mean", "rstd", "new_running_mean", "new_running_var"},
     .infer = infer_batch_norm_training,
     .gradient = gradient_batch_norm_training,
-    .kernel = kernel_batch_norm_training,
     .layout = {ImageLayout::Rule::follows},
     .cost =
         [](const NodeView& node) {

@@ -24,13 +24,6 @@ const OpDef kBinaryCrossEntropy{
     .inputs = {{"x"}, {"t"}},
     .infer = infer_binary_cross_entropy,
     .gradient = gradient_binary_cross_entropy,
-    .kernel =
-        [](const NodeView& node) {
-          return KernelCall{.name = "binary_cross_entropy",
-                            .config = {{"n", node.input(0).shape.numel()}},
-                            .reference = !ops::all_f32(node),
-                            .in_place = {0, 1}};
-        },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 30 * static_cast<double>(node.input(0).shape.numel().maximum())};

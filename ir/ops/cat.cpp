@@ -42,14 +42,6 @@ static void gradient_cat(GradientBuilder& g) {
   }
 }
 
-static KernelCall kernel_cat(const NodeView& node) {
-  const ops::Span3 span = ops::around(node.output().shape, node.attributes().integer("dim"));
-  KernelCall call{.name = "concat", .config = {{"outer", span.outer}, {"inner", span.inner}}};
-  for (std::size_t i = 0; i < node.input_count(); ++i)
-    call.sizes.push_back(node.input(i).shape[static_cast<std::size_t>(node.attributes().integer("dim"))]);
-  return call;
-}
-
 const OpDef kCat{
     .name = "cat",
     .doc = "y holds the tensors one behind the other along dim.",
@@ -58,7 +50,6 @@ const OpDef kCat{
     .attributes = {{"dim", AttributeType::integer, std::int64_t{0}, "counted from the end when negative"}},
     .infer = infer_cat,
     .gradient = gradient_cat,
-    .kernel = kernel_cat,
     .layout = {ImageLayout::Rule::moves},
     .cost = [](const NodeView&) { return Cost{}; },
     .remark = ops::dim_remark,

@@ -18,12 +18,6 @@ const OpDef kCausalMask{
     .attributes = {{"shape", AttributeType::shape, {}, "queries and keys"},
                    {"dtype", AttributeType::dtype, DType::f32, "of the result"}},
     .infer = infer_causal_mask,
-    .kernel =
-        [](const NodeView& node) {
-          return KernelCall{.name = "causal_mask",
-                            .config = {{"queries", node.output().shape[0]}, {"keys", node.output().shape[1]}},
-                            .reference = true};
-        },
     .cost = [](const NodeView&) { return Cost{}; },
     .forms = {{.attributes = {{"shape", Shape{4, 4}}}}},
     .cases =

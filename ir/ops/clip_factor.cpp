@@ -1,4 +1,3 @@
-#include "kernels/config/clip_factor.h"
 #include "ir/ops/shared.h"
 
 namespace graven::ir {
@@ -8,18 +7,6 @@ static void infer_clip_factor(InferContext& c) {
   c.require(c.attributes.number("max_norm") >= 0, "'max_norm' must not be negative");
   c.require(c.attributes.number("norm_type") > 0, "'norm_type' must be positive");
   c.output(c.input(0).dtype, {});
-}
-
-static KernelCall kernel_clip_factor(const NodeView& node) {
-  KernelCall call{.name = "clip_factor",
-                  .config = {{"max_norm", node.attributes().number("max_norm")},
-                             {"norm_type", node.attributes().number("norm_type")}},
-                  .reference = !ops::all_f32(node)};
-  std::int64_t pieces = 0;
-  for (std::size_t i = 0; i < node.input_count(); ++i)
-    pieces += kernels::norm_pieces(node.input(i).shape.numel().maximum());
-  if (!call.reference) call.workspace_bytes = kernels::clip_factor_workspace_bytes(pieces);
-  return call;
 }
 
 /// A product and a sum for each element.
@@ -71,7 +58,6 @@ const OpDef kClipFactor{
     .attributes = {{"max_norm", AttributeType::number, std::nullopt, "what the norm may be, 0 or more"},
                    {"norm_type", AttributeType::number, 2.0, "the order, above 0; infinity: the largest magnitude"}},
     .infer = infer_clip_factor,
-    .kernel = kernel_clip_factor,
     .cost = cost_clip_factor,
     .amp = AmpClass::black,
     .forms = {{.attributes = {{"max_norm", 1.0}}}},

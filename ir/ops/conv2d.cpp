@@ -32,14 +32,6 @@ static void infer_conv2d(InferContext& c) {
   c.output(y.dtype, y.shape);
 }
 
-static ops::Conv2dSizes forward_sizes(const NodeView& node) {
-  const bool channels_last = node.attributes().flag("channels_last");
-  const ops::ImageLayout layout(channels_last);
-  const Shape& x = node.input(0).shape;
-  return ops::conv2d_sizes(node.attributes(), x[layout.height], x[layout.width],
-                           node.attributes().integers("weight_shape"), channels_last);
-}
-
 static void gradient_conv2d(GradientBuilder& g) {
   const Attributes& a = g.attributes();
   GRAVEN_CHECK(!a.flag("packed") && a.program("epilogue").empty(),
@@ -61,12 +53,6 @@ static void gradient_conv2d(GradientBuilder& g) {
     g.set(1, grads[0]);
     if (bias) g.set(2, grads[1]);
   }
-}
-
-static KernelCall kernel_conv2d(const NodeView& node) {
-  const ops::Conv2dSizes s = forward_sizes(node);
-  const Dim& batch = node.input(0).shape[0];
-  return {.name = "conv2d", .config = ops::conv2d_fields(s, batch), .reference = !node.attributes().flag("packed")};
 }
 
 static std::vector<TestCase> cases_conv2d() {
@@ -111,12 +97,11 @@ const OpDef kConv2d{
     .attributes = ops::conv2d_attributes(),
     .infer = infer_conv2d,
     .gradient = gradient_conv2d,
-    .kernel = kernel_conv2d,
     .epilogue = EpilogueUse::packed,
     .layout = {ImageLayout::Rule::leads},
     .cost =
         [](const NodeView& node) {
-          return Cost{.flops = ops::conv2d_flops(forward_sizes(node).most, node.input(0).shape[0])};
+          return Cost{.flops = ops::conv2d_flops(ops::conv2d_forward_sizes(node).most, node.input(0).shape[0])};
         },
     .amp = AmpClass::white,
     .forms = {{.shapes = {{1, 4, 4, 4}, {4, 4, 1, 1}}},

@@ -31,21 +31,6 @@ static void infer_conv2d_backward_input(InferContext& c) {
   c.output(dx.dtype, dx.shape);
 }
 
-static ops::Conv2dSizes input_gradient_sizes(const NodeView& node) {
-  const Shape& size = node.attributes().shape("input_size");
-  return ops::conv2d_sizes(node.attributes(), size[0], size[1], node.attributes().integers("weight_shape"),
-                           node.attributes().flag("channels_last"));
-}
-
-static KernelCall kernel_conv2d_backward_input(const NodeView& node) {
-  const ops::Conv2dSizes s = input_gradient_sizes(node);
-  const Dim& batch = node.input(0).shape[0];
-  return {.name = "conv2d_backward_input",
-          .file = "conv2d",
-          .config = ops::conv2d_fields(s, batch),
-          .reference = !node.attributes().flag("packed")};
-}
-
 /// Used as a transposed convolution: its own gradients are a convolution, and the gradient of the weights with the
 /// images exchanged.
 static void gradient_conv2d_backward_input(GradientBuilder& g) {
@@ -71,12 +56,11 @@ const OpDef kConv2dBackwardInput{
         ops::join(ops::conv2d_attributes(), {{"input_size", AttributeType::shape, {}, "height and width of x"}}),
     .infer = infer_conv2d_backward_input,
     .gradient = gradient_conv2d_backward_input,
-    .kernel = kernel_conv2d_backward_input,
     .epilogue = EpilogueUse::packed,
     .layout = {ImageLayout::Rule::leads},
     .cost =
         [](const NodeView& node) {
-          return Cost{.flops = ops::conv2d_flops(input_gradient_sizes(node).most, node.input(0).shape[0])};
+          return Cost{.flops = ops::conv2d_flops(ops::conv2d_backward_input_sizes(node).most, node.input(0).shape[0])};
         },
     .amp = AmpClass::white,
     .forms = {{.attributes = {{"input_size", Shape{4, 4}}}, .shapes = {{1, 4, 4, 4}, {4, 4, 1, 1}}},

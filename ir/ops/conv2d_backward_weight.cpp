@@ -26,27 +26,6 @@ static void infer_conv2d_backward_weight(InferContext& c) {
   c.output(x.dtype, {out});
 }
 
-static ops::Conv2dSizes weight_gradient_sizes(const NodeView& node) {
-  const bool channels_last = node.attributes().flag("channels_last");
-  const ops::ImageLayout layout(channels_last);
-  const Shape& x = node.input(1).shape;
-  return ops::conv2d_sizes(node.attributes(), x[layout.height], x[layout.width], node.output().shape.values(),
-                           channels_last);
-}
-
-static KernelCall kernel_conv2d_backward_weight(const NodeView& node) {
-  const ops::Conv2dSizes s = weight_gradient_sizes(node);
-  const Dim& batch = node.input(1).shape[0];
-  KernelCall call{.name = "conv2d_backward_weight",
-                  .file = "conv2d",
-                  .config = ops::conv2d_fields(s, batch),
-                  .reference = !s.most.channels_last || !ops::all_f32(node)};
-  kernels::conv2d_config most = s.most;
-  most.batch = batch.maximum();
-  if (!call.reference) call.workspace_bytes = kernels::conv2d_backward_weight_workspace_bytes(most);
-  return call;
-}
-
 const OpDef kConv2dBackwardWeight{
     .name = "conv2d_backward_weight",
     .doc =
@@ -58,11 +37,10 @@ const OpDef kConv2dBackwardWeight{
                              {"kernel_size", AttributeType::integers, {}, "height and width of the weight"}}),
     .outputs = {"dw", "db"},
     .infer = infer_conv2d_backward_weight,
-    .kernel = kernel_conv2d_backward_weight,
     .layout = {ImageLayout::Rule::leads, 2, 0},
     .cost =
         [](const NodeView& node) {
-          return Cost{.flops = ops::conv2d_flops(weight_gradient_sizes(node).most, node.input(0).shape[0])};
+          return Cost{.flops = ops::conv2d_flops(ops::conv2d_backward_weight_sizes(node).most, node.input(0).shape[0])};
         },
     .amp = AmpClass::white,
     .forms = {{.attributes = {{"kernel_size", Ints{1, 1}}, {"channels_last", true}},

@@ -1,4 +1,4 @@
-// What conv2d, its gradients and the packing of its weights share: attributes, sizes, conv2d_config.
+// What conv2d, its gradients and the packing of its weights share: attributes and sizes.
 #pragma once
 
 #include "ir/ops/shared.h"
@@ -77,6 +77,54 @@ inline Conv2dSizes conv2d_sizes(const Attributes& a, const Dim& in_height, const
   return sizes;
 }
 
+/// Of nodes that have passed inference.
+inline Conv2dSizes conv2d_forward_sizes(const NodeView& node) {
+  const bool channels_last = node.attributes().flag("channels_last");
+  const ImageLayout layout(channels_last);
+  const Shape& x = node.input(0).shape;
+  return conv2d_sizes(node.attributes(), x[layout.height], x[layout.width], node.attributes().integers("weight_shape"),
+                      channels_last);
+}
+inline Conv2dSizes conv2d_backward_input_sizes(const NodeView& node) {
+  const Shape& size = node.attributes().shape("input_size");
+  return conv2d_sizes(node.attributes(), size[0], size[1], node.attributes().integers("weight_shape"),
+                      node.attributes().flag("channels_last"));
+}
+inline Conv2dSizes conv2d_backward_weight_sizes(const NodeView& node) {
+  const bool channels_last = node.attributes().flag("channels_last");
+  const ImageLayout layout(channels_last);
+  const Shape& x = node.input(1).shape;
+  return conv2d_sizes(node.attributes(), x[layout.height], x[layout.width], node.output().shape.values(),
+                      channels_last);
+}
+/// Of a weight to be packed: the order depends on its shape and the window, not on the image.
+inline Conv2dSizes conv2d_packing_sizes(const Attributes& a, const Ints& weight) {
+  return conv2d_sizes(a, 0, 0, weight, true);
+}
+
+/// The sizes behind conv2d_winograd's attributes and an input image.
+struct Conv2dWinogradSizes {
+  kernels::conv2d_winograd_config most;  ///< of the largest image, with batch 0
+  Dim in_height, in_width, out_height, out_width;
+};
+/// Of the weight alone.
+inline kernels::conv2d_winograd_config conv2d_winograd_weight_sizes(const Attributes& a, const Ints& weight) {
+  return {.in_channels = weight[1], .out_channels = weight[0], .tile = a.integer("tile")};
+}
+inline Conv2dWinogradSizes conv2d_winograd_sizes(const Attributes& a, const Shape& x, const Ints& weight) {
+  const Ints& padding = a.integers("padding");
+  Conv2dWinogradSizes sizes{.most = conv2d_winograd_weight_sizes(a, weight),
+                            .in_height = x[1],
+                            .in_width = x[2],
+                            .out_height = windows_in(x[1], 3, 1, padding[0], 1),
+                            .out_width = windows_in(x[2], 3, 1, padding[1], 1)};
+  kernels::conv2d_winograd_config& s = sizes.most;
+  s.in_height = x[1].maximum(), s.in_width = x[2].maximum();
+  s.out_height = sizes.out_height.maximum(), s.out_width = sizes.out_width.maximum();
+  s.padding_height = padding[0], s.padding_width = padding[1];
+  return sizes;
+}
+
 /// User error where the kernel is beyond reason, or does not fit into an image.
 inline void check_conv2d_sizes(const InferContext& c, const Conv2dSizes& sizes) {
   const kernels::conv2d_config& s = sizes.most;
@@ -89,46 +137,6 @@ inline void check_conv2d_sizes(const InferContext& c, const Conv2dSizes& sizes) 
     return "the kernel " + kernel + " does not fit into the padded image " + height.to_string() + "x" +
            width.to_string() + at_least(sizes.out_height.minimum() < 1 ? sizes.in_height : sizes.in_width);
   });
-}
-
-/// The fields of conv2d_winograd_config in order, with image sizes that may have symbols.
-inline std::vector<std::pair<std::string, ConfigField>> conv2d_winograd_fields(const kernels::conv2d_winograd_config& s,
-                                                                               const Dim& batch, const Dim& in_height,
-                                                                               const Dim& in_width,
-                                                                               const Dim& out_height,
-                                                                               const Dim& out_width) {
-  return {{"batch", batch},
-          {"in_height", in_height},
-          {"in_width", in_width},
-          {"in_channels", Dim(s.in_channels)},
-          {"out_height", out_height},
-          {"out_width", out_width},
-          {"out_channels", Dim(s.out_channels)},
-          {"padding_height", Dim(s.padding_height)},
-          {"padding_width", Dim(s.padding_width)},
-          {"tile", Dim(s.tile)}};
-}
-
-/// The fields of conv2d_config in order.
-inline std::vector<std::pair<std::string, ConfigField>> conv2d_fields(const Conv2dSizes& sizes, const Dim& batch) {
-  const kernels::conv2d_config& s = sizes.most;
-  return {{"batch", batch},
-          {"in_height", sizes.in_height},
-          {"in_width", sizes.in_width},
-          {"in_channels", Dim(s.in_channels)},
-          {"out_height", sizes.out_height},
-          {"out_width", sizes.out_width},
-          {"out_channels", Dim(s.out_channels)},
-          {"kernel_height", Dim(s.kernel_height)},
-          {"kernel_width", Dim(s.kernel_width)},
-          {"stride_height", Dim(s.stride_height)},
-          {"stride_width", Dim(s.stride_width)},
-          {"padding_height", Dim(s.padding_height)},
-          {"padding_width", Dim(s.padding_width)},
-          {"dilation_height", Dim(s.dilation_height)},
-          {"dilation_width", Dim(s.dilation_width)},
-          {"groups", Dim(s.groups)},
-          {"channels_last", s.channels_last}};
 }
 
 /// Multiply-adds counted as two.

@@ -1,32 +1,6 @@
-#include "kernels/config/conv2d_winograd.h"
 #include "ir/ops/conv2d_shared.h"
 
 namespace graven::ir {
-
-namespace {
-
-struct WinogradSizes {
-  kernels::conv2d_winograd_config most;  ///< of the largest image, with batch 0
-  Dim out_height, out_width;
-};
-
-WinogradSizes winograd_sizes(const Attributes& a, const Shape& x, const Ints& weight) {
-  const Ints& padding = a.integers("padding");
-  WinogradSizes sizes{.most = {},
-                      .out_height = ops::windows_in(x[1], 3, 1, padding[0], 1),
-                      .out_width = ops::windows_in(x[2], 3, 1, padding[1], 1)};
-  kernels::conv2d_winograd_config& s = sizes.most;
-  s.in_height = x[1].maximum(), s.in_width = x[2].maximum(), s.in_channels = weight[1];
-  s.out_height = sizes.out_height.maximum(), s.out_width = sizes.out_width.maximum(), s.out_channels = weight[0];
-  s.padding_height = padding[0], s.padding_width = padding[1];
-  s.tile = a.integer("tile");
-  return sizes;
-}
-WinogradSizes winograd_sizes(const NodeView& node) {
-  return winograd_sizes(node.attributes(), node.input(0).shape, node.attributes().integers("weight_shape"));
-}
-
-}  // namespace
 
 static void infer_conv2d_winograd(InferContext& c) {
   const TensorType& x = c.input(0);
@@ -42,7 +16,7 @@ static void infer_conv2d_winograd(InferContext& c) {
             "channels must be multiples of 16, got " + std::to_string(weight[1]) + " and " + std::to_string(weight[0]));
   c.require(x.shape[3] == Dim(weight[1]),
             "weight expects " + ops::count_of(weight[1], "channel") + ", input has " + x.shape[3].to_string());
-  const WinogradSizes s = winograd_sizes(c.attributes, x.shape, weight);
+  const ops::Conv2dWinogradSizes s = ops::conv2d_winograd_sizes(c.attributes, x.shape, weight);
   c.require(s.out_height.minimum() >= 1 && s.out_width.minimum() >= 1, "the kernel does not fit into the padded image");
   if (c.attributes.flag("packed")) {
     const Dim elements = kernels::conv2d_winograd_packed_elements(s.most);
@@ -57,20 +31,11 @@ static void infer_conv2d_winograd(InferContext& c) {
   c.output(y.dtype, y.shape);
 }
 
-static KernelCall kernel_conv2d_winograd(const NodeView& node) {
-  WinogradSizes s = winograd_sizes(node);
-  const Shape& x = node.input(0).shape;
-  KernelCall call{.name = "conv2d_winograd",
-                  .config = ops::conv2d_winograd_fields(s.most, x[0], x[1], x[2], s.out_height, s.out_width),
-                  .reference = !node.attributes().flag("packed")};
-  s.most.batch = x[0].maximum();
-  if (!call.reference) call.workspace_bytes = kernels::conv2d_winograd_workspace_bytes(s.most);
-  return call;
-}
-
 /// What the kernel multiplies, the transforms left out.
 static Cost cost_conv2d_winograd(const NodeView& node) {
-  kernels::conv2d_winograd_config s = winograd_sizes(node).most;
+  kernels::conv2d_winograd_config s =
+      ops::conv2d_winograd_sizes(node.attributes(), node.input(0).shape, node.attributes().integers("weight_shape"))
+          .most;
   s.batch = node.input(0).shape[0].maximum();
   return {.flops = 2.0 * static_cast<double>(kernels::conv2d_winograd_tiles(s)) *
                    static_cast<double>(kernels::conv2d_winograd_packed_elements(s))};
@@ -117,7 +82,6 @@ const OpDef kConv2dWinograd{
                     "[out, in, 3, 3]; taken from the weight when it is not packed"},
                    ops::epilogue_attribute()},
     .infer = infer_conv2d_winograd,
-    .kernel = kernel_conv2d_winograd,
     .epilogue = EpilogueUse::packed,
     .cost = cost_conv2d_winograd,
     .amp = AmpClass::white,

@@ -11,11 +11,6 @@ const OpDef kCopy{
     .dtypes = kAnyDType,
     .infer = ops::infer_any,
     .gradient = gradient_of_copy,
-    .kernel =
-        [](const NodeView& node) {
-          const Shape& shape = node.input(0).shape;
-          return ops::strided_call("strided_copy", shape, ops::contiguous_strides(shape), 0);
-        },
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
     .cases =

@@ -41,12 +41,6 @@ const OpDef kCrossEntropy{
     .outputs = {"loss", "probabilities"},
     .infer = infer_cross_entropy,
     .gradient = gradient_cross_entropy,
-    .kernel =
-        [](const NodeView& node) {
-          KernelCall call = ops::cross_entropy_call(node, "cross_entropy", node.input(0).shape);
-          if (!call.reference) call.over = {{1, 0}};  // probabilities over logits: the reference reads the logits again
-          return call;
-        },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 6 * static_cast<double>(node.input(0).shape.numel().maximum())};

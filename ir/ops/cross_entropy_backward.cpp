@@ -24,12 +24,6 @@ const OpDef kCrossEntropyBackward{
                ops::kOptionalWeight},
     .attributes = ops::cross_entropy_attributes(),
     .infer = infer_cross_entropy_backward,
-    .kernel =
-        [](const NodeView& node) {
-          KernelCall call = ops::cross_entropy_call(node, "cross_entropy_backward", node.input(1).shape);
-          call.in_place = {1};
-          return call;
-        },
     .amp = AmpClass::black,
     .forms = {{.shapes = {{}, {4, 4}, {4}}}},
     .cases =

@@ -44,16 +44,4 @@ inline void check_cross_entropy(const InferContext& c, std::size_t i, const Tens
   c.require(c.input(i) == expected, "weight must be " + expected.to_string() + ", got " + c.input(i).to_string());
 }
 
-inline KernelCall cross_entropy_call(const NodeView& node, std::string name, const Shape& logits) {
-  return {.name = std::move(name),
-          .file = "cross_entropy",
-          .config = {{"rows", logits[0]},
-                     {"classes", logits[1]},
-                     {"reduction", Dim(reduction_number(node.attributes().text("reduction")))},
-                     {"ignore_index", Dim(node.attributes().integer("ignore_index"))},
-                     {"label_smoothing", node.attributes().number("label_smoothing")}},
-          .reference = !all_f32(node),
-          .checks_indices = true};
-}
-
 }  // namespace graven::ir::ops

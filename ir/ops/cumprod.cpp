@@ -14,7 +14,6 @@ const OpDef kCumprod{
     .attributes = {ops::scan_dim()},
     .infer = ops::infer_scan,
     .gradient = gradient_cumprod,
-    .kernel = [](const NodeView& node) { return ops::scan_call(node, "cumprod"); },
     .layout = {ImageLayout::Rule::moves},
     .remark = ops::dim_remark,
     .amp = AmpClass::black,

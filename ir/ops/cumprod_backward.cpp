@@ -16,7 +16,6 @@ const OpDef kCumprodBackward{
     .inputs = {{"dy"}, {"x"}},
     .attributes = {ops::scan_dim()},
     .infer = infer_cumprod_backward,
-    .kernel = [](const NodeView& node) { return ops::scan_call(node, "cumprod_backward"); },
     .layout = {ImageLayout::Rule::moves},
     .amp = AmpClass::black,
     .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},

@@ -17,7 +17,6 @@ const OpDef kCumsum{
     .attributes = {ops::scan_dim(), {"reverse", AttributeType::boolean, false, "sum from the end"}},
     .infer = ops::infer_scan,
     .gradient = gradient_cumsum,
-    .kernel = [](const NodeView& node) { return ops::scan_call(node, "cumsum"); },
     .layout = {ImageLayout::Rule::moves},
     .remark = ops::dim_remark,
     .amp = AmpClass::black,

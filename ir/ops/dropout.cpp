@@ -17,16 +17,6 @@ static void gradient_dropout(GradientBuilder& g) {
     g.set(0, g.call("dropout", {g.output_gradient(), g.input(1), g.input(2)}, g.attributes()));
 }
 
-static KernelCall kernel_dropout(const NodeView& node) {
-  return {.name = "dropout",
-          .file = "random",
-          .config_type = "dropout_config",
-          .config = {{"n", node.output().shape.numel()},
-                     {"p", node.attributes().number("p")},
-                     {"stream", Dim(node.attributes().integer("stream"))}},
-          .in_place = {0}};
-}
-
 const OpDef kDropout{
     .name = "dropout",
     .doc =
@@ -40,7 +30,6 @@ const OpDef kDropout{
     .attributes = {{"p", AttributeType::number, 0.5, "the probability of 0, in [0, 1]"}, ops::stream_attribute()},
     .infer = infer_dropout,
     .gradient = gradient_dropout,
-    .kernel = kernel_dropout,
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 20 * static_cast<double>(node.output().shape.numel().maximum())};

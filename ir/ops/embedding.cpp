@@ -33,12 +33,6 @@ const OpDef kEmbedding{
                     "a row that gets no gradient; negative: none"}},
     .infer = infer_embedding,
     .gradient = gradient_embedding,
-    .kernel =
-        [](const NodeView& node) {
-          const Shape& weight = node.input(0).shape;
-          return ops::index_select_call("index_select", false, {.outer = 1, .size = weight[0], .inner = weight[1]},
-                                        node.input(1).shape.numel(), -1);
-        },
     .cost =
         [](const NodeView& node) {
           return Cost{.bytes = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) *

@@ -23,17 +23,6 @@ static void infer_expand(InferContext& c) {
 
 static void gradient_expand(GradientBuilder& g) { g.set_reduced(0, g.output_gradient()); }
 
-static KernelCall kernel_expand(const NodeView& node) {
-  const Shape& from = node.input(0).shape;
-  const Shape& to = node.output().shape;
-  const std::vector<Dim> own = ops::contiguous_strides(from);
-  const std::size_t extra = to.rank() - from.rank();
-  std::vector<Dim> strides;
-  for (std::size_t d = 0; d < to.rank(); ++d)
-    strides.push_back(d < extra || from[d - extra] != to[d] ? Dim(0) : own[d - extra]);
-  return ops::strided_call("strided_copy", to, strides, 0);
-}
-
 const OpDef kExpand{
     .name = "expand",
     .doc =
@@ -45,7 +34,6 @@ const OpDef kExpand{
     .attributes = {{"shape", AttributeType::shape, {}, "of the result"}},
     .infer = infer_expand,
     .gradient = gradient_expand,
-    .kernel = kernel_expand,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
     .forms = {{.attributes = {{"shape", Shape{2, 4, 4}}}}},

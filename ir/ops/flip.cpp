@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "ir/ops/shared.h"
 
 namespace graven::ir {
@@ -14,18 +12,6 @@ static void infer_flip(InferContext& c) {
 
 static void gradient_flip(GradientBuilder& g) { g.set(0, g.call("flip", {g.output_gradient()}, g.attributes())); }
 
-static KernelCall kernel_flip(const NodeView& node) {
-  const Shape& shape = node.input(0).shape;
-  std::vector<Dim> strides = ops::contiguous_strides(shape);
-  Dim offset = 0;
-  for (const std::int64_t dim : node.attributes().integers("dims")) {
-    const auto d = static_cast<std::size_t>(dim);
-    if (shape[d] != Dim(0)) offset = offset + strides[d] * (shape[d] - 1);
-    strides[d] = strides[d] * Dim(-1);
-  }
-  return ops::strided_call("strided_copy", shape, strides, offset);
-}
-
 const OpDef kFlip{
     .name = "flip",
     .doc = "y is x with the order of its elements along dims turned round.",
@@ -35,7 +21,6 @@ const OpDef kFlip{
         {{"dims", AttributeType::integers, {}, "counted from the end when negative; none: nothing is turned"}},
     .infer = infer_flip,
     .gradient = gradient_flip,
-    .kernel = kernel_flip,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
     .forms = {{.attributes = {{"dims", Ints{1}}}}},

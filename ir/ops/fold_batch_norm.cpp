@@ -31,16 +31,6 @@ const OpDef kFoldBatchNorm{
     .attributes = {{"eps", AttributeType::number, 1e-5, "added to the variance"}},
     .outputs = {"weight", "bias"},
     .infer = infer_fold_batch_norm,
-    .kernel =
-        [](const NodeView& node) {
-          const Shape& weight = node.input(0).shape;
-          return KernelCall{.name = "fold_batch_norm",
-                            .config = {{"channels", weight[0]},
-                                       {"inner", ops::product(weight, 1, weight.rank())},
-                                       {"eps", node.attributes().number("eps")}},
-                            .reference = !ops::all_f32(node),
-                            .in_place = {0}};
-        },
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.output().shape.numel().maximum())}; },
     .amp = AmpClass::black,

@@ -15,13 +15,6 @@ static void infer_full(InferContext& c) {
   c.output(dtype, c.attributes.shape("shape"));
 }
 
-static KernelCall kernel_full(const NodeView& node) {
-  return {.name = "fill",
-          .file = "elementwise",
-          .config_type = "fill_config",
-          .config = {{"n", node.output().shape.numel()}, {"value", node.attributes().number("value")}}};
-}
-
 const OpDef kFull{
     .name = "full",
     .doc = "y = value everywhere.",
@@ -31,7 +24,6 @@ const OpDef kFull{
                    {"dtype", AttributeType::dtype, DType::f32, "of the result"}},
     .infer = infer_full,
     .scalar = [](ElementRule& e) { return e["value"]; },
-    .kernel = kernel_full,
     .cost = [](const NodeView&) { return Cost{}; },
     .forms = {{.attributes = {{"shape", Shape{4}}, {"value", 1.0}}}},
     .cases =

@@ -29,7 +29,6 @@ const OpDef kFusedElementwise{
     .dtypes = kAnyDType,
     .attributes = {{"program", AttributeType::program, {}, "what is computed for each element"}},
     .infer = infer_fused_elementwise,
-    .kernel = ops::elementwise_call,
     .cost = cost_fused_elementwise,
     .forms = {{.attributes = {{"program",
                                ScalarProgram{

@@ -69,8 +69,6 @@ const OpDef kFusedReduction{
     .dtypes = {DType::f32},
     .attributes = attributes_of_fused_reduction(),
     .infer = infer_fused_reduction,
-    .kernel =
-        [](const NodeView& node) { return ops::reduce_call(node, "reduce_" + node.attributes().text("reduction")); },
     .cost = cost_fused_reduction,
     .forms = {{.attributes = {{"program", ScalarProgram{.steps = {{.op = "square", .arguments = {0}}}}},
                               {"reduction", std::string("sum")}}}},

@@ -25,8 +25,6 @@ const OpDef kGather{
     .attributes = {ops::gather_dim_attribute()},
     .infer = infer_gather,
     .gradient = gradient_gather,
-    .kernel =
-        [](const NodeView& node) { return ops::gather_call(node, "gather", node.input(1).shape, node.input(0).shape); },
     .cost = [](const NodeView&) { return Cost{}; },
     .remark = ops::dim_remark,
     .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},

@@ -37,7 +37,6 @@ const OpDef kGroupNorm{
     .outputs = {"y", "mean", "rstd"},
     .infer = infer_group_norm,
     .gradient = gradient_group_norm,
-    .kernel = [](const NodeView& node) { return ops::group_norm_call(node, "group_norm", node.input(0).shape); },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 7 * static_cast<double>(node.output().shape.numel().maximum())};

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "ir/ops/norm_shared.h"
 
 namespace graven::ir {
@@ -15,15 +13,6 @@ static void infer_group_norm_backward(InferContext& c) {
   for (int i = 0; i < 2; ++i) c.output(x.dtype, {channels});
 }
 
-static KernelCall kernel_group_norm_backward(const NodeView& node) {
-  KernelCall call = ops::group_norm_call(node, "group_norm_backward", node.input(1).shape);
-  const auto at = [&](std::size_t field) { return std::get<Dim>(call.config[field].second).maximum(); };
-  if (!call.reference)
-    call.workspace_bytes =
-        std::max<std::int64_t>(64, kernels::group_norm_backward_workspace_bytes({.batch = at(0), .channels = at(1)}));
-  return call;
-}
-
 const OpDef kGroupNormBackward{
     .name = "group_norm_backward",
     .doc =
@@ -35,7 +24,6 @@ const OpDef kGroupNormBackward{
     .attributes = ops::group_norm_attributes(),
     .outputs = {"dx", "dweight", "dbias"},
     .infer = infer_group_norm_backward,
-    .kernel = kernel_group_norm_backward,
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 12 * static_cast<double>(node.output().shape.numel().maximum())};

@@ -44,7 +44,6 @@ const OpDef kGru{
     .infer = infer_gru,
     .gradient = gradient_gru,
     .gradient_outputs = 2,
-    .kernel = [](const NodeView& node) { return ops::recurrent_call(node, "gru", sizes_of_gru(node), false); },
     .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_gru(node)); },
     .amp = AmpClass::white,
     .forms = {{.shapes = {{2, 3, 6}, {6, 2}}}},

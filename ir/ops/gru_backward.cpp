@@ -36,10 +36,6 @@ const OpDef kGruBackward{
     .attributes = {ops::reverse_attribute()},
     .outputs = {"dsums", "dx", "dh0", "before"},
     .infer = infer_gru_backward,
-    .kernel =
-        [](const NodeView& node) {
-          return ops::recurrent_call(node, "gru_backward", sizes_of_gru_backward(node), true);
-        },
     .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_gru_backward(node)); },
     .amp = AmpClass::white,
     .forms = {{.shapes = {{2, 3, 2}, {3, 2}, {2, 3, 2}, {2, 3, 8}, {6, 2}}}},

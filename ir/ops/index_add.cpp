@@ -54,15 +54,6 @@ const OpDef kIndexAdd{
                     "an index whose slices are not added; negative: none"}},
     .infer = infer_index_add,
     .gradient = gradient_index_add,
-    .kernel =
-        [](const NodeView& node) {
-          KernelCall call = ops::index_select_call(
-              "index_add", node.output().dtype == DType::f16 || node.output().dtype == DType::bf16,
-              ops::around(node.output().shape, node.attributes().integer("dim")), node.input(1).shape[0],
-              node.attributes().integer("skipped"));
-          if (node.has_input(2)) call.in_place = {2};
-          return call;
-        },
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .remark = ops::dim_remark,

@@ -28,12 +28,6 @@ const OpDef kIndexSelect{
     .attributes = {ops::gather_dim_attribute()},
     .infer = infer_index_select,
     .gradient = gradient_index_select,
-    .kernel =
-        [](const NodeView& node) {
-          return ops::index_select_call("index_select", false,
-                                        ops::around(node.input(0).shape, node.attributes().integer("dim")),
-                                        node.input(1).shape[0], -1);
-        },
     .cost =
         [](const NodeView& node) {
           return Cost{.bytes = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) *

@@ -25,30 +25,6 @@ inline AttributeSpec gather_dim_attribute() {
   return {"dim", AttributeType::integer, {}, "that the index is of; counted from the end when negative"};
 }
 
-inline KernelCall gather_call(const NodeView& node, std::string name, const Shape& index, const Shape& x) {
-  const bool scalar = x.rank() == 0;
-  return {.name = std::move(name),
-          .file = "index",
-          .config_type = "gather_config",
-          .config = {{"rank", Dim(scalar ? 1 : static_cast<std::int64_t>(x.rank()))},
-                     {"dim", Dim(node.attributes().integer("dim"))},
-                     {"shape", scalar ? std::vector<Dim>{1} : index.dims()},
-                     {"x_shape", scalar ? std::vector<Dim>{1} : x.dims()}},
-          .reference = true,
-          .checks_indices = true};
-}
-
-inline KernelCall index_select_call(std::string name, bool reference, const Span3& x, const Dim& count,
-                                    std::int64_t skipped) {
-  return {
-      .name = std::move(name),
-      .file = "index",
-      .config_type = "index_select_config",
-      .config = {{"outer", x.outer}, {"size", x.size}, {"inner", x.inner}, {"count", count}, {"skipped", Dim(skipped)}},
-      .reference = reference,
-      .checks_indices = true};
-}
-
 /// Zeros of the type `to`, to which the slices of x along dim are added at their index. Slices with the index `skipped`
 /// are left out.
 inline ValueId added_at(GradientBuilder& g, ValueId x, ValueId index, const TensorType& to, std::int64_t dim,

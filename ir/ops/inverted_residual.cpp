@@ -74,28 +74,6 @@ static void infer_inverted_residual(InferContext& c) {
   c.output(y.dtype, y.shape);
 }
 
-static KernelCall kernel_inverted_residual(const NodeView& node) {
-  const kernels::inverted_residual_config s = inverted_residual_sizes(node);
-  KernelCall call{.name = "inverted_residual", .reference = !node.attributes().flag("packed")};
-  call.config = {{"batch", node.input(0).shape[0]},
-                 {"in_height", Dim(s.in_height)},
-                 {"in_width", Dim(s.in_width)},
-                 {"in_channels", Dim(s.in_channels)},
-                 {"wide_channels", Dim(s.wide_channels)},
-                 {"out_height", Dim(s.out_height)},
-                 {"out_width", Dim(s.out_width)},
-                 {"out_channels", Dim(s.out_channels)},
-                 {"kernel_height", Dim(s.kernel_height)},
-                 {"kernel_width", Dim(s.kernel_width)},
-                 {"stride_height", Dim(s.stride_height)},
-                 {"stride_width", Dim(s.stride_width)},
-                 {"padding_height", Dim(s.padding_height)},
-                 {"padding_width", Dim(s.padding_width)},
-                 {"dilation_height", Dim(s.dilation_height)},
-                 {"dilation_width", Dim(s.dilation_width)}};
-  return call;
-}
-
 /// The three convolutions.
 static std::vector<Node> parts_of_inverted_residual(Graph& graph, const Node& node) {
   const Attributes& a = node.attributes;
@@ -214,7 +192,6 @@ const OpDef kInvertedResidual{
                     "applied to each element between the last two"},
                    ops::epilogue_attribute()},
     .infer = infer_inverted_residual,
-    .kernel = kernel_inverted_residual,
     .parts = parts_of_inverted_residual,
     .cost = cost_inverted_residual,
     .remark = remark_inverted_residual,

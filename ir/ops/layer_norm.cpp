@@ -32,7 +32,6 @@ const OpDef kLayerNorm{
     .outputs = {"y", "mean", "rstd"},
     .infer = infer_layer_norm,
     .gradient = gradient_layer_norm,
-    .kernel = [](const NodeView& node) { return ops::layer_norm_call(node, "layer_norm", node.input(0).shape); },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 7 * static_cast<double>(node.output().shape.numel().maximum())};

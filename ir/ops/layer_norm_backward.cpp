@@ -24,7 +24,6 @@ const OpDef kLayerNormBackward{
     .attributes = ops::layer_norm_attributes(),
     .outputs = {"dx", "dweight", "dbias"},
     .infer = infer_layer_norm_backward,
-    .kernel = [](const NodeView& node) { return ops::layer_norm_backward_call(node, "layer_norm_backward"); },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 12 * static_cast<double>(node.output().shape.numel().maximum())};

@@ -31,12 +31,6 @@ static void gradient_linear(GradientBuilder& g) {
   }
 }
 
-static KernelCall kernel_linear(const NodeView& node) {
-  return ops::linear_call(node, "linear",
-                          {ops::rows_of(node.input(0).shape), node.attributes().integer("out_features"),
-                           node.attributes().integer("in_features")});
-}
-
 static Cost cost_linear(const NodeView& node) {
   return {.flops = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) *
                    static_cast<double>(node.attributes().integer("in_features"))};
@@ -71,7 +65,6 @@ const OpDef kLinear{
     .attributes = ops::linear_attributes(),
     .infer = infer_linear,
     .gradient = gradient_linear,
-    .kernel = kernel_linear,
     .epilogue = EpilogueUse::always,
     .cost = cost_linear,
     .amp = AmpClass::white,

@@ -14,12 +14,6 @@ static void infer_linear_backward_input(InferContext& c) {
   c.output(dx.dtype, dx.shape);
 }
 
-static KernelCall kernel_linear_backward_input(const NodeView& node) {
-  return ops::linear_call(node, "linear_backward_input",
-                          {ops::rows_of(node.input(0).shape), node.attributes().integer("out_features"),
-                           node.attributes().integer("in_features")});
-}
-
 static Cost cost_linear_backward_input(const NodeView& node) {
   return {.flops = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) *
                    static_cast<double>(node.attributes().integer("out_features"))};
@@ -31,7 +25,6 @@ const OpDef kLinearBackwardInput{
     .inputs = {{"dy"}, {"weight", InputRole::weight}, ops::kResidual},
     .attributes = ops::linear_attributes(),
     .infer = infer_linear_backward_input,
-    .kernel = kernel_linear_backward_input,
     .epilogue = EpilogueUse::always,
     .cost = cost_linear_backward_input,
     .amp = AmpClass::white,

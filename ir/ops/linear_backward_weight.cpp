@@ -12,15 +12,6 @@ static void infer_linear_backward_weight(InferContext& c) {
   c.output(x.dtype, {n});
 }
 
-static KernelCall kernel_linear_backward_weight(const NodeView& node) {
-  const ops::LinearSizes s{ops::rows_of(node.input(0).shape), node.input(0).shape.back().value(),
-                           node.input(1).shape.back().value()};
-  KernelCall call = ops::linear_call(node, "linear_backward_weight", s);
-  if (!call.reference)
-    call.workspace_bytes = kernels::linear_backward_weight_workspace({.m = s.m.maximum(), .n = s.n, .k = s.k});
-  return call;
-}
-
 static Cost cost_linear_backward_weight(const NodeView& node) {
   return {.flops = 2.0 * static_cast<double>(node.input(0).shape.numel().maximum()) *
                    static_cast<double>(node.input(1).shape.back().maximum())};
@@ -35,7 +26,6 @@ const OpDef kLinearBackwardWeight{
     .inputs = {{"dy"}, {"x"}},
     .outputs = {"dw", "db"},
     .infer = infer_linear_backward_weight,
-    .kernel = kernel_linear_backward_weight,
     .cost = cost_linear_backward_weight,
     .amp = AmpClass::white,
     .cases =

@@ -1,9 +1,7 @@
-// What linear, its gradients and the packing of its weights share: the attributes, the sizes behind them, and
-// linear_config.
+// What linear, its gradients and the packing of its weights share: the attributes, the sizes behind them.
 #pragma once
 
 #include "ir/ops/shared.h"
-#include "kernels/config/linear.h"
 
 namespace graven::ir::ops {
 
@@ -43,15 +41,6 @@ inline LinearSizes linear_weight(InferContext& c, std::size_t weight, bool trans
   c.require(w.dtype == DType::f32 && w.shape == expected,
             [&] { return "the packed weight must be " + describe(DType::f32, expected) + ", got " + w.to_string(); });
   return s;
-}
-
-inline KernelCall linear_call(const NodeView& node, std::string name, const LinearSizes& s) {
-  KernelCall call{.name = std::move(name), .file = "linear"};
-  const Attribute* packed = node.attributes().find("packed");
-  call.config = {
-      {"m", s.m}, {"n", Dim(s.n)}, {"k", Dim(s.k)}, {"packed", packed != nullptr && std::get<bool>(*packed)}};
-  call.reference = !all_f32(node);
-  return call;
 }
 
 /// Leading dimensions of input or output `shape`, flattened.

@@ -13,7 +13,6 @@ const OpDef kLogSoftmax{
     .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"}},
     .infer = ops::infer_softmax,
     .gradient = gradient_log_softmax,
-    .kernel = [](const NodeView& node) { return ops::softmax_call(node, "log_softmax"); },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())};

@@ -8,7 +8,6 @@ const OpDef kLogSoftmaxBackward{
     .inputs = {{"dy"}, {"y"}},
     .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"}},
     .infer = ops::infer_softmax,
-    .kernel = [](const NodeView& node) { return ops::softmax_call(node, "log_softmax_backward"); },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())};

@@ -66,7 +66,6 @@ const OpDef kLstm{
     .infer = infer_lstm,
     .gradient = gradient_lstm,
     .gradient_outputs = 3,
-    .kernel = [](const NodeView& node) { return ops::recurrent_call(node, "lstm", sizes_of_lstm(node), false); },
     .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_lstm(node)); },
     .amp = AmpClass::white,
     .forms = {{.shapes = {{2, 3, 8}, {8, 2}}}},

@@ -46,10 +46,6 @@ const OpDef kLstmBackward{
     .attributes = {ops::reverse_attribute()},
     .outputs = {"dx", "dh0", "dc0", "before", "dh"},
     .infer = infer_lstm_backward,
-    .kernel =
-        [](const NodeView& node) {
-          return ops::recurrent_call(node, "lstm_backward", sizes_of_lstm_backward(node), true);
-        },
     .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_lstm_backward(node)); },
     .amp = AmpClass::white,
     .forms = {{.shapes = {{2, 3, 2}, {3, 2}, {3, 2}, {2, 3, 2}, {2, 3, 2}, {2, 3, 8}, {8, 2}}}},

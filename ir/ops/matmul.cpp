@@ -1,36 +1,6 @@
-#include <algorithm>
-
-#include "ir/ops/shared.h"
-#include "kernels/config/matmul.h"
+#include "ir/ops/matmul_shared.h"
 
 namespace graven::ir {
-
-namespace {
-
-/// Both operands as PyTorch's matmul sees them: vectors get a second dimension, the leading dimensions are batches.
-struct Sides {
-  bool vector_a = false, vector_b = false;
-  Dim m = 1, n = 1, k_a = 1, k_b = 1;
-  Shape batch_a = {}, batch_b = {};
-};
-
-Sides sides(const Shape& a, const Shape& b, bool transpose_a, bool transpose_b) {
-  Sides s{.vector_a = a.rank() == 1, .vector_b = b.rank() == 1};
-  s.m = s.vector_a ? Dim(1) : transpose_a ? a.back(0) : a.back(1);
-  s.k_a = s.vector_a ? a[0] : transpose_a ? a.back(1) : a.back(0);
-  s.n = s.vector_b ? Dim(1) : transpose_b ? b.back(1) : b.back(0);
-  s.k_b = s.vector_b ? b[0] : transpose_b ? b.back(0) : b.back(1);
-  for (std::size_t d = 0; d + 2 < a.rank(); ++d) s.batch_a.push_back(a[d]);
-  for (std::size_t d = 0; d + 2 < b.rank(); ++d) s.batch_b.push_back(b[d]);
-  return s;
-}
-
-Sides sides(const NodeView& node) {
-  return sides(node.input(0).shape, node.input(1).shape, node.attributes().flag("transpose_a"),
-               node.attributes().flag("transpose_b"));
-}
-
-}  // namespace
 
 static void infer_matmul(InferContext& c) {
   const TensorType &a = c.input(0), &b = c.input(1);
@@ -39,7 +9,8 @@ static void infer_matmul(InferContext& c) {
   c.require(!(c.attributes.flag("transpose_a") && a.shape.rank() == 1) &&
                 !(c.attributes.flag("transpose_b") && b.shape.rank() == 1),
             "a vector cannot be transposed");
-  const Sides s = sides(a.shape, b.shape, c.attributes.flag("transpose_a"), c.attributes.flag("transpose_b"));
+  const ops::MatmulSides s =
+      ops::matmul_sides(a.shape, b.shape, c.attributes.flag("transpose_a"), c.attributes.flag("transpose_b"));
   c.require(s.k_a == s.k_b, "the rows of b must be as many as the columns of a, got " + s.k_b.to_string() + " and " +
                                 s.k_a.to_string());
   const std::optional<Shape> batch = broadcast(s.batch_a, s.batch_b);
@@ -60,7 +31,7 @@ static void infer_matmul(InferContext& c) {
 static void gradient_matmul(GradientBuilder& g) {
   const Shape shape_a = g.type(g.input(0)).shape, shape_b = g.type(g.input(1)).shape;
   bool ta = g.attributes().flag("transpose_a"), tb = g.attributes().flag("transpose_b");
-  const Sides s = sides(shape_a, shape_b, ta, tb);
+  const ops::MatmulSides s = ops::matmul_sides(shape_a, shape_b, ta, tb);
   // Vectors become matrices of one row or one column.
   ops::Term a(g, g.input(0)), b(g, g.input(1)), dc(g, g.output_gradient());
   const auto reshaped = [](ops::Term t, const Shape& shape) { return t.apply("reshape", {}, {{"shape", shape}}); };
@@ -100,43 +71,9 @@ static void gradient_matmul(GradientBuilder& g) {
   }
 }
 
-static KernelCall kernel_matmul(const NodeView& node) {
-  const Sides s = sides(node);
-  const Dim of_a = s.batch_a.numel(), of_b = s.batch_b.numel();
-  const bool ta = node.attributes().flag("transpose_a"), tb = node.attributes().flag("transpose_b");
-  Dim batch = of_a == Dim(1) ? of_b : of_a, m = s.m;
-  Dim stride_a = of_a == Dim(1) ? Dim(0) : s.m * s.k_a, stride_b = of_b == Dim(1) ? Dim(0) : s.k_b * s.n;
-  GRAVEN_CHECK(of_a == of_b || of_a == Dim(1) || of_b == Dim(1), "a matmul with mixed broadcasting reached lowering");
-  if (of_b == Dim(1) && !ta) {
-    m = of_a * m;  // one b for all: a's batches are more rows
-    batch = 1;
-    stride_a = 0;
-  }
-  KernelCall call{.name = "matmul",
-                  .config = {{"batch", batch},
-                             {"m", m},
-                             {"n", s.n},
-                             {"k", s.k_a},
-                             {"a_batch_stride", stride_a},
-                             {"b_batch_stride", stride_b},
-                             {"transpose_a", ta},
-                             {"transpose_b", tb}},
-                  .reference = !ops::all_f32(node)};
-  if (!call.reference)
-    call.workspace_bytes = kernels::matmul_workspace({.batch = batch.maximum(),
-                                                      .m = m.maximum(),
-                                                      .n = s.n.maximum(),
-                                                      .k = s.k_a.maximum(),
-                                                      .a_batch_stride = stride_a.maximum(),
-                                                      .b_batch_stride = stride_b.maximum(),
-                                                      .transpose_a = ta,
-                                                      .transpose_b = tb});
-  return call;
-}
-
 static Cost cost_matmul(const NodeView& node) {
   return {.flops = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) *
-                   static_cast<double>(sides(node).k_a.maximum())};
+                   static_cast<double>(ops::matmul_sides(node).k_a.maximum())};
 }
 
 static std::vector<TestCase> cases_matmul() {
@@ -194,7 +131,6 @@ const OpDef kMatmul{
                    ops::epilogue_attribute()},
     .infer = infer_matmul,
     .gradient = gradient_matmul,
-    .kernel = kernel_matmul,
     .epilogue = EpilogueUse::always,
     .cost = cost_matmul,
     .amp = AmpClass::white,

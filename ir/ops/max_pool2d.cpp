@@ -30,10 +30,6 @@ const OpDef kMaxPool2d{
     .outputs = {"y", "indices"},
     .infer = infer_max_pool2d,
     .gradient = gradient_max_pool2d,
-    .kernel =
-        [](const NodeView& node) {
-          return ops::pool2d_call(node, "max_pool2d", node.input(0).shape, node.output().shape);
-        },
     .layout = {ImageLayout::Rule::leads, 1, 2},
     .cost = [](const NodeView& node) { return Cost{.flops = ops::pool2d_flops(node, node.output().shape)}; },
     .amp = AmpClass::clear,

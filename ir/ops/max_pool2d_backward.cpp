@@ -14,10 +14,6 @@ const OpDef kMaxPool2dBackward{
     .inputs = {{"dy"}, {.name = "index", .dtype = DType::u8}},
     .attributes = ops::join(ops::pool2d_attributes(true), {{"input_shape", AttributeType::shape, {}, "of x"}}),
     .infer = infer_max_pool2d_backward,
-    .kernel =
-        [](const NodeView& node) {
-          return ops::pool2d_call(node, "max_pool2d_backward", node.output().shape, node.input(0).shape);
-        },
     .layout = {ImageLayout::Rule::leads, 2},
     .amp = AmpClass::clear,
     .forms = {{.attributes = {{"kernel_size", Ints{2, 2}}, {"channels_last", true}, {"input_shape", Shape{1, 4, 4, 4}}},

@@ -17,7 +17,6 @@ const OpDef kMean{
     .attributes = ops::reduction_attributes(),
     .infer = [](InferContext& c) { ops::infer_reduction(c, false); },
     .gradient = gradient_mean,
-    .kernel = [](const NodeView& node) { return ops::reduce_call(node, "reduce_mean"); },
     .layout = {ImageLayout::Rule::reduces},
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },

@@ -1,11 +1,7 @@
 // What layer_norm, rms_norm and group_norm share with their gradients.
 #pragma once
 
-#include <algorithm>
-
 #include "ir/ops/shared.h"
-#include "kernels/config/group_norm.h"
-#include "kernels/config/layer_norm.h"
 
 namespace graven::ir::ops {
 
@@ -44,24 +40,6 @@ inline std::vector<AttributeSpec> layer_norm_attributes() {
   return {{"dims", AttributeType::integer, std::int64_t{1}, "how many of the last dimensions are normalised together"},
           {"eps", AttributeType::number, 1e-5, "added to the variance, or to the mean of squares"}};
 }
-inline KernelCall layer_norm_call(const NodeView& node, std::string name, const Shape& x) {
-  const std::size_t rows = x.rank() - static_cast<std::size_t>(node.attributes().integer("dims"));
-  return {.name = std::move(name),
-          .file = "layer_norm",
-          .config = {{"rows", product(x, 0, rows)},
-                     {"size", product(x, rows, x.rank())},
-                     {"eps", node.attributes().number("eps")}},
-          .reference = !all_f32(node)};
-}
-inline KernelCall layer_norm_backward_call(const NodeView& node, std::string name) {
-  KernelCall call = layer_norm_call(node, std::move(name), node.input(1).shape);
-  const auto at = [&](std::size_t field) { return std::get<Dim>(call.config[field].second).maximum(); };
-  if (!call.reference)
-    call.workspace_bytes =
-        std::max<std::int64_t>(64, kernels::layer_norm_backward_workspace_bytes({.rows = at(0), .size = at(1)}));
-  return call;
-}
-
 /// Checks x[batch, channels, ...] and gives the number of channels.
 inline std::int64_t check_group_norm_input(const InferContext& c, std::size_t i) {
   const TensorType& x = c.input(i);
@@ -79,15 +57,4 @@ inline std::vector<AttributeSpec> group_norm_attributes() {
            "into which the channels are cut; as many as channels: instance normalisation"},
           {"eps", AttributeType::number, 1e-5, "added to the variance"}};
 }
-inline KernelCall group_norm_call(const NodeView& node, std::string name, const Shape& x) {
-  return {.name = std::move(name),
-          .file = "group_norm",
-          .config = {{"batch", x[0]},
-                     {"channels", x[1]},
-                     {"groups", Dim(node.attributes().integer("groups"))},
-                     {"inner", product(x, 2, x.rank())},
-                     {"eps", node.attributes().number("eps")}},
-          .reference = !all_f32(node)};
-}
-
 }  // namespace graven::ir::ops

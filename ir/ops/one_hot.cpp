@@ -20,16 +20,6 @@ const OpDef kOneHot{
     .dtypes = {DType::i64},
     .attributes = {{"num_classes", AttributeType::integer, {}, "the size of the new last dimension"}},
     .infer = infer_one_hot,
-    .kernel =
-        [](const NodeView& node) {
-          return KernelCall{.name = "one_hot",
-                            .file = "index",
-                            .config_type = "one_hot_config",
-                            .config = {{"rows", node.input(0).shape.numel()},
-                                       {"classes", Dim(node.attributes().integer("num_classes"))}},
-                            .reference = true,
-                            .checks_indices = true};
-        },
     .cost = [](const NodeView&) { return Cost{}; },
     .forms = {{.attributes = {{"num_classes", std::int64_t{4}}}}},
     .cases =

@@ -5,7 +5,6 @@
 
 #include "ir/analysis.h"
 #include "ir/ops/linear_shared.h"
-#include "kernels/config/update.h"
 
 namespace graven::ir::ops {
 
@@ -74,32 +73,6 @@ void infer_optimizer(InferContext& c) {
   }
 }
 
-/// Options that the rule reads in each step, and a functor for each choice of states.
-KernelCall update_call(const NodeView& node, const UpdateRule& rule) {
-  KernelCall call{
-      .name = "update_parameters", .config_type = rule.name() + "_config", .template_arguments = {rule.name()}};
-  for (const AttributeSpec* a : rule.attributes())
-    call.config.emplace_back(a->name, a->type == AttributeType::boolean
-                                          ? ConfigField(node.attributes().flag(a->name))
-                                          : ConfigField(node.attributes().number(a->name)));
-  return call;
-}
-
-KernelCall optimizer_call(const NodeView& node) {
-  const UpdateRule rule(*node.node.op, node.attributes(), false);
-  KernelCall call = update_call(node, rule);
-  call.file = "update";
-  const InputRange params = input_range(node.node, InputRole::parameter);
-  call.reference = params.count > 0 && node.input(0).dtype != DType::f32;
-  const auto norms = static_cast<std::int64_t>(rule.norms().size());
-  if (norms == 0) return call;
-  call.name = "update_parameters_with_norms";
-  std::int64_t pieces = 0;
-  for (std::size_t i = 0; i < params.count; ++i) pieces += kernels::norm_pieces(node.input(i).shape.numel().maximum());
-  if (!call.reference) call.workspace_bytes = std::max<std::int64_t>(kernels::update_workspace_bytes(pieces, norms), 8);
-  return call;
-}
-
 /// Operations that the rule applies to an element.
 double operations(const NodeView& node) {
   const UpdateRule rule(*node.node.op, node.attributes(), true);
@@ -152,15 +125,9 @@ TestCase test_case(const Optimizer& o, const OptimizerCase& given) {
 
 // ---- fused with the gradient of a linear layer ----
 
-std::size_t place(const OpDef& op, std::string_view name) {
-  return static_cast<std::size_t>(
-      std::find_if(op.inputs.begin(), op.inputs.end(), [&](const InputSpec& i) { return i.name == name; }) -
-      op.inputs.begin());
-}
-
 void infer_linear_update(InferContext& c) {
   check_options(c);
-  const std::size_t dy = place(c.op(), "dy"), x = dy + 1, lr = dy + 2, step = dy + 3;
+  const std::size_t dy = product_of_update(c.op()), x = dy + 1, lr = dy + 2, step = dy + 3;
   c.require(!c.input(dy).shape.empty() && !c.input(x).shape.empty() &&
                 rows_of(c.input(dy).shape) == rows_of(c.input(x).shape),
             [&] {
@@ -185,28 +152,11 @@ void infer_linear_update(InferContext& c) {
   c.output(weight.dtype, {n});
 }
 
-/// m, n, k and the taps, then the options of the optimizer's own call.
-KernelCall linear_update_call(const NodeView& node) {
-  KernelCall call = update_call(node, UpdateRule(*node.node.op, node.attributes(), false));
-  call.name = "linear_update";
-  call.reference = node.input(0).dtype != DType::f32;
-  const std::size_t dy = place(*node.node.op, "dy");
-  const Shape &of_y = node.input(dy).shape, &of_x = node.input(dy + 1).shape;
-  const std::initializer_list<std::pair<std::string, ConfigField>> own = {
-      {"m", rows_of(of_y)},
-      {"n", of_y.back()},
-      {"k", of_x.back()},
-      {"taps", Dim(node.attributes().integer("taps"))},
-      {"tap", Dim(node.attributes().integer("tap"))}};
-  call.config.insert(call.config.begin(), own);
-  return call;
-}
-
 /// The product, and the operations of the update; the gradient is neither written nor read.
 Cost linear_update_cost(const NodeView& node) {
   const double elements = static_cast<double>(node.input(0).shape.numel().maximum());
   const double of_product = elements / static_cast<double>(node.attributes().integer("taps"));
-  const auto rows = static_cast<double>(rows_of(node.input(place(*node.node.op, "dy")).shape).maximum());
+  const auto rows = static_cast<double>(rows_of(node.input(product_of_update(*node.node.op)).shape).maximum());
   return {.flops = of_product * 2.0 * rows + elements * operations(node),
           .bytes = bytes_of_inputs(node, false) + static_cast<double>(node.output().shape.numel().maximum()) *
                                                       static_cast<double>(size_of(node.output().dtype))};
@@ -313,25 +263,30 @@ OpDef optimizer(Optimizer o) {
   op.inputs = {{.name = "params", .role = InputRole::parameter, .variadic = true},
                {.name = "grads", .role = InputRole::gradient, .variadic = true}};
   op.infer = infer_optimizer;
-  op.kernel = o.kernel != nullptr ? o.kernel : optimizer_call;
   op.cost = o.cost != nullptr ? o.cost : optimizer_cost;
   for (InputSpec& state : states_of(o, true)) op.inputs.push_back(state);
   op.inputs.push_back({"lr", InputRole::rate});
   op.inputs.push_back({"step", InputRole::step});
-  if (o.kernel == nullptr) {
+  if (o.rule != nullptr) {
     op.inputs.push_back({.name = "factor", .role = InputRole::factor, .optional = true});
     op.parts = parts_of_optimizer;
   }
   op.cases = [o = std::move(o)] {
     std::vector<TestCase> cases;
     for (const OptimizerCase& c : o.cases) cases.push_back(test_case(o, c));
-    if (o.kernel != nullptr) return cases;
+    if (o.rule == nullptr) return cases;
     cases.push_back(cases.front());
     cases.back().note = "by a factor";
     cases.back().inputs.push_back(random(o.cases.front().dtype, {}, 0.4, 0.6));
     return cases;
   };
   return op;
+}
+
+std::size_t product_of_update(const OpDef& op) {
+  const auto dy = std::find_if(op.inputs.begin(), op.inputs.end(),
+                               [](const InputSpec& i) { return i.role == InputRole::value && i.name == "dy"; });
+  return static_cast<std::size_t>(dy - op.inputs.begin());
 }
 
 OpDef linear_update(std::string_view name, Optimizer o) {
@@ -352,7 +307,6 @@ OpDef linear_update(std::string_view name, Optimizer o) {
       {"tap", AttributeType::integer, std::int64_t{0}, "which of these dw belongs to; the others' gradients are 0"});
   op.outputs = {"db"};
   op.infer = infer_linear_update;
-  op.kernel = linear_update_call;
   op.cost = linear_update_cost;
   for (InputSpec& state : states_of(o, false)) op.inputs.push_back(state);
   for (const InputSpec& input :

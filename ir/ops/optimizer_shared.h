@@ -27,10 +27,8 @@ struct Optimizer {
   std::string_view doc;
   std::vector<InputSpec> states;  ///< name, option, key and shape
   std::vector<AttributeSpec> attributes;
-  void (*rule)(UpdateRule&) = nullptr;
+  void (*rule)(UpdateRule&) = nullptr;  ///< nullptr: its step is no rule, and has a kernel of its own
   std::string_view (*refusal)(const std::function<double(std::string_view)>& option) = nullptr;
-  /// Of an optimizer whose step is no rule.
-  KernelCall (*kernel)(const NodeView&) = nullptr;
   Cost (*cost)(const NodeView&) = nullptr;
   bool change_is_proportional = false;
   std::vector<OptimizerCase> cases;
@@ -42,6 +40,8 @@ Cost update_cost(const NodeView& node, double operations);
 
 /// linear_backward_weight and an optimizer's step in one, which fuse_updates finds by the rule.
 OpDef linear_update(std::string_view name, Optimizer o);
+/// Where its inputs are dy and, next to it, x.
+std::size_t product_of_update(const OpDef& op);
 /// Most taps: a kernel has room on its stack for the gradients of one element of dw.
 inline constexpr std::int64_t kMostTaps = 1024;
 

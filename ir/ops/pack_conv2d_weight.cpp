@@ -2,13 +2,6 @@
 
 namespace graven::ir {
 
-namespace {
-
-/// The packed order depends on the weight's shape and the window, not on the image.
-ops::Conv2dSizes sizes(const Attributes& a, const Ints& weight) { return ops::conv2d_sizes(a, 0, 0, weight, true); }
-
-}  // namespace
-
 static void infer_pack_conv2d_weight(InferContext& c) {
   const TensorType& w = c.input(0);
   ops::require_rank(c, 0, 4, "weight");
@@ -18,16 +11,9 @@ static void infer_pack_conv2d_weight(InferContext& c) {
   const std::int64_t groups = c.attributes.integer("groups");
   c.require(shape[0] % groups == 0,
             "'groups' must divide the " + std::to_string(shape[0]) + " output channels, got " + std::to_string(groups));
-  const kernels::conv2d_config s = sizes(c.attributes, shape).most;
+  const kernels::conv2d_config s = ops::conv2d_packing_sizes(c.attributes, shape).most;
   c.output(DType::f32, {c.attributes.flag("backward") ? kernels::conv2d_packed_backward_elements(s)
                                                       : kernels::conv2d_packed_elements(s)});
-}
-
-static KernelCall kernel_pack_conv2d_weight(const NodeView& node) {
-  const ops::Conv2dSizes s = sizes(node.attributes(), node.input(0).shape.values());
-  return {.name = node.attributes().flag("backward") ? "pack_conv2d_weight_backward" : "pack_conv2d_weight",
-          .file = "conv2d",
-          .config = ops::conv2d_fields(s, 0)};
 }
 
 const OpDef kPackConv2dWeight{
@@ -42,7 +28,6 @@ const OpDef kPackConv2dWeight{
     .attributes =
         ops::join(ops::window_attributes(), {{"backward", AttributeType::boolean, false, "for conv2d_backward_input"}}),
     .infer = infer_pack_conv2d_weight,
-    .kernel = kernel_pack_conv2d_weight,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::black,
     .packs = true,

@@ -1,11 +1,6 @@
 #include "ir/ops/conv2d_shared.h"
-#include "kernels/config/conv2d_winograd.h"
 
 namespace graven::ir {
-
-static kernels::conv2d_winograd_config weight_sizes(const Attributes& a, const Ints& weight) {
-  return {.in_channels = weight[1], .out_channels = weight[0], .tile = a.integer("tile")};
-}
 
 static void infer_pack_conv2d_winograd_weight(InferContext& c) {
   const TensorType& w = c.input(0);
@@ -18,14 +13,8 @@ static void infer_pack_conv2d_winograd_weight(InferContext& c) {
             "the kernel must be 3x3, got " + std::to_string(shape[2]) + "x" + std::to_string(shape[3]));
   c.require(shape[0] % 16 == 0 && shape[1] % 16 == 0,
             "channels must be multiples of 16, got " + std::to_string(shape[1]) + " and " + std::to_string(shape[0]));
-  c.output(DType::f32, {kernels::conv2d_winograd_packed_elements(weight_sizes(c.attributes, shape))});
-}
-
-static KernelCall kernel_pack_conv2d_winograd_weight(const NodeView& node) {
-  const kernels::conv2d_winograd_config s = weight_sizes(node.attributes(), node.input(0).shape.values());
-  return {.name = "pack_conv2d_winograd_weight",
-          .file = "conv2d_winograd",
-          .config = ops::conv2d_winograd_fields(s, 0, 0, 0, 0, 0)};
+  c.output(DType::f32,
+           {kernels::conv2d_winograd_packed_elements(ops::conv2d_winograd_weight_sizes(c.attributes, shape))});
 }
 
 const OpDef kPackConv2dWinogradWeight{
@@ -38,7 +27,6 @@ const OpDef kPackConv2dWinogradWeight{
     .dtypes = {DType::f32},
     .attributes = {{"tile", AttributeType::integer, std::int64_t{4}, "2 or 4"}},
     .infer = infer_pack_conv2d_winograd_weight,
-    .kernel = kernel_pack_conv2d_winograd_weight,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::black,
     .packs = true,

@@ -9,13 +9,6 @@ static void infer_pack_linear_weight(InferContext& c) {
   c.output(DType::f32, c.attributes.flag("transposed") ? Shape{(k + 15) / 16, n, 16} : Shape{(n + 15) / 16, k, 16});
 }
 
-static KernelCall kernel_pack_linear_weight(const NodeView& node) {
-  const Shape& w = node.input(0).shape;
-  return {.name = node.attributes().flag("transposed") ? "pack_linear_weight_transposed" : "pack_linear_weight",
-          .file = "linear",
-          .config = {{"m", Dim(0)}, {"n", w[0]}, {"k", w[1]}, {"packed", false}}};
-}
-
 const OpDef kPackLinearWeight{
     .name = "pack_linear_weight",
     .doc =
@@ -26,7 +19,6 @@ const OpDef kPackLinearWeight{
     .dtypes = {DType::f32},
     .attributes = {{"transposed", AttributeType::boolean, false, "for products with w itself"}},
     .infer = infer_pack_linear_weight,
-    .kernel = kernel_pack_linear_weight,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::black,
     .packs = true,

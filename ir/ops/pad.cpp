@@ -30,32 +30,6 @@ static void gradient_pad(GradientBuilder& g) {
   g.set(0, g.call("pad", {g.output_gradient()}, {{"pads", back}}));
 }
 
-static KernelCall kernel_pad(const NodeView& node) {
-  const Ints& pads = node.attributes().integers("pads");
-  std::vector<Dim> shape, in_shape, before;
-  for (std::size_t d = 0; d < node.output().shape.rank(); ++d) {
-    const Dim to = node.output().shape[d], from = node.input(0).shape[d];
-    const bool plain = pads[2 * d] == 0 && pads[2 * d + 1] == 0;
-    if (plain && !shape.empty()) {
-      // What is not padded belongs to the elements of the dimension before it.
-      shape.back() = shape.back() * to;
-      in_shape.back() = in_shape.back() * from;
-      before.back() = before.back() * from;
-      continue;
-    }
-    shape.push_back(to);
-    in_shape.push_back(from);
-    before.push_back(pads[2 * d]);
-  }
-  if (shape.empty()) shape = in_shape = {1}, before = {0};
-  return {.name = "pad",
-          .config = {{"rank", Dim(static_cast<std::int64_t>(shape.size()))},
-                     {"shape", shape},
-                     {"in_shape", in_shape},
-                     {"before", before},
-                     {"value", node.attributes().number("value")}}};
-}
-
 const OpDef kPad{
     .name = "pad",
     .doc = "y is x with value around it: PyTorch's constant padding. A negative pad cuts off.",
@@ -65,7 +39,6 @@ const OpDef kPad{
                    {"value", AttributeType::number, 0.0, "of the new elements, converted to the dtype"}},
     .infer = infer_pad,
     .gradient = gradient_pad,
-    .kernel = kernel_pad,
     .layout = {ImageLayout::Rule::moves},
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,

@@ -19,10 +19,6 @@ const OpDef kPadBorder{
     .attributes = ops::border_attributes(),
     .infer = [](InferContext& c) { c.output(c.input(0).dtype, ops::infer_border(c, c.input(0).shape)); },
     .gradient = gradient_pad_border,
-    .kernel =
-        [](const NodeView& node) {
-          return ops::border_call(node.attributes(), "pad_border", node.input(0).shape, node.output().shape);
-        },
     .layout = {ImageLayout::Rule::moves},
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,

@@ -23,10 +23,6 @@ const OpDef kPadBorderBackward{
     .attributes = ops::join(ops::border_attributes(), {{"input_shape", AttributeType::shape, {}, "of x"}}),
     .infer = infer_pad_border_backward,
     .gradient = gradient_pad_border_backward,
-    .kernel =
-        [](const NodeView& node) {
-          return ops::border_call(node.attributes(), "pad_border_backward", node.output().shape, node.input(0).shape);
-        },
     .layout = {ImageLayout::Rule::moves},
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },

@@ -2,46 +2,8 @@
 #pragma once
 
 #include "ir/ops/shared.h"
-#include "kernels/config/pad_border.h"
 
 namespace graven::ir::ops {
-
-inline std::int64_t border_mode(const Attributes& a) {
-  const std::string& mode = a.text("mode");
-  return mode == "reflect"     ? kernels::kPadReflect
-         : mode == "replicate" ? kernels::kPadReplicate
-                               : kernels::kPadCircular;
-}
-
-/// The call for x of `from` and y of `to`: leading dimensions without padding become one, those at the end become
-/// `inner`.
-inline KernelCall border_call(const Attributes& a, std::string name, const Shape& from, const Shape& to) {
-  const Ints& pads = a.integers("pads");
-  std::vector<Dim> shape, in_shape, before;
-  std::size_t rank = to.rank();
-  Dim inner = 1;
-  const auto plain = [&](std::size_t d) { return pads[2 * d] == 0 && pads[2 * d + 1] == 0; };
-  while (rank > 0 && plain(rank - 1)) inner = inner * to[--rank];
-  for (std::size_t d = 0; d < rank; ++d) {
-    if (plain(d) && d > 0 && plain(d - 1)) {
-      shape.back() = shape.back() * to[d];
-      in_shape.back() = in_shape.back() * from[d];
-      continue;
-    }
-    shape.push_back(to[d]);
-    in_shape.push_back(from[d]);
-    before.push_back(pads[2 * d]);
-  }
-  if (shape.empty()) shape = in_shape = {1}, before = {0};
-  return {.name = std::move(name),
-          .file = "pad_border",
-          .config = {{"rank", Dim(static_cast<std::int64_t>(shape.size()))},
-                     {"shape", shape},
-                     {"in_shape", in_shape},
-                     {"before", before},
-                     {"inner", inner},
-                     {"mode", Dim(border_mode(a))}}};
-}
 
 /// Checks the attributes against x's shape; the shape of y.
 inline Shape infer_border(const InferContext& c, Shape shape) {

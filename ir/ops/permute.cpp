@@ -34,13 +34,6 @@ static void gradient_permute(GradientBuilder& g) {
   g.set(0, g.call("permute", {g.output_gradient()}, {{"dims", inverse}}));
 }
 
-static KernelCall kernel_permute(const NodeView& node) {
-  const std::vector<Dim> from = ops::contiguous_strides(node.input(0).shape);
-  std::vector<Dim> strides;
-  for (std::int64_t d : node.attributes().integers("dims")) strides.push_back(from[static_cast<std::size_t>(d)]);
-  return ops::strided_call("strided_copy", node.output().shape, strides, 0);
-}
-
 const OpDef kPermute{
     .name = "permute",
     .doc = "Dimension d of y is dimension dims[d] of x.",
@@ -50,7 +43,6 @@ const OpDef kPermute{
         {{"dims", AttributeType::integers, {}, "every dimension of x once, negative ones counted from the end"}},
     .infer = infer_permute,
     .gradient = gradient_permute,
-    .kernel = kernel_permute,
     .cost = [](const NodeView&) { return Cost{}; },
     .remark =
         [](const NodeView& node) { return fmt::format("{}", fmt::join(node.attributes().integers("dims"), ",")); },

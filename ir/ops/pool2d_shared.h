@@ -1,4 +1,4 @@
-// What max_pool2d, avg_pool2d and their gradients share: attributes, sizes, pool2d_config.
+// What max_pool2d, avg_pool2d and their gradients share: attributes and sizes.
 #pragma once
 
 #include "ir/ops/conv2d_shared.h"
@@ -65,34 +65,6 @@ inline Pool2dSizes infer_pool2d(InferContext& c, const Shape& x) {
   });
   const std::int64_t channels = fixed(x[layout.channels], "the number of channels");
   return {kernel[0], kernel[1], layout.shape(x[0], channels, out_height, out_width)};
-}
-
-/// The call for a node whose image of the input side is `x` and of the output side is `y`.
-inline KernelCall pool2d_call(const NodeView& node, std::string name, const Shape& x, const Shape& y) {
-  const Attributes& a = node.attributes();
-  const bool channels_last = a.flag("channels_last");
-  const ImageLayout layout(channels_last);
-  const Ints &kernel = a.integers("kernel_size"), &stride = a.integers("stride"), &padding = a.integers("padding");
-  const Ints dilation = a.find("dilation") ? a.integers("dilation") : Ints{1, 1};
-  return {.name = std::move(name),
-          .file = "pool2d",
-          .config = {{"batch", x[0]},
-                     {"channels", x[layout.channels]},
-                     {"in_height", x[layout.height]},
-                     {"in_width", x[layout.width]},
-                     {"out_height", y[layout.height]},
-                     {"out_width", y[layout.width]},
-                     {"kernel_height", Dim(kernel[0])},
-                     {"kernel_width", Dim(kernel[1])},
-                     {"stride_height", Dim(stride[0])},
-                     {"stride_width", Dim(stride[1])},
-                     {"padding_height", Dim(padding[0])},
-                     {"padding_width", Dim(padding[1])},
-                     {"dilation_height", Dim(dilation[0])},
-                     {"dilation_width", Dim(dilation[1])},
-                     {"count_include_pad", a.find("count_include_pad") ? a.flag("count_include_pad") : true},
-                     {"channels_last", channels_last}},
-          .reference = !channels_last || !all_f32(node)};
 }
 
 /// The attributes of a pooling node that its gradient needs, and the input's shape.

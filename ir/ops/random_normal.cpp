@@ -13,7 +13,6 @@ const OpDef kRandomNormal{
     .dtypes = {DType::f32, DType::f64},
     .attributes = ops::random_attributes(),
     .infer = ops::infer_random,
-    .kernel = [](const NodeView& node) { return ops::random_call(node, "random_normal"); },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 60 * static_cast<double>(node.output().shape.numel().maximum())};

@@ -34,13 +34,6 @@ inline std::vector<AttributeSpec> random_attributes() {
           {"dtype", AttributeType::dtype, DType::f32, "of the result: f32 or f64"},
           stream_attribute()};
 }
-inline KernelCall random_call(const NodeView& node, std::string name) {
-  return {.name = std::move(name),
-          .file = "random",
-          .config_type = "random_config",
-          .config = {{"n", node.output().shape.numel()}, {"stream", Dim(node.attributes().integer("stream"))}},
-          .reference = true};
-}
 inline std::vector<TestCase> random_cases() {
   std::vector<TestCase> cases;
   const auto add = [&](std::string note, Shape shape, DType dtype, std::int64_t stream) {

@@ -1,4 +1,4 @@
-// What rnn, lstm, gru and their gradients share: sizes, checks, the kernel call, test cases.
+// What rnn, lstm, gru and their gradients share: sizes, checks, test cases.
 #pragma once
 
 #include <string>
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "ir/ops/shared.h"
-#include "kernels/config/recurrent.h"
 
 namespace graven::ir::ops {
 
@@ -68,30 +67,6 @@ inline void require_projected_state(const InferContext& c, const RecurrentSizes&
 /// As lowering and costs see a node that has passed inference.
 inline RecurrentSizes recurrent_sizes(const Shape& tensor, const Shape& weight, std::int64_t gates) {
   return {tensor[0], tensor[1], gates, weight[0].value() / gates, weight[1].value()};
-}
-
-inline KernelCall recurrent_call(const NodeView& node, std::string name, const RecurrentSizes& s, bool backward) {
-  const Attribute* relu = node.attributes().find("relu");
-  const bool reverse = node.attributes().flag("reverse"), rectified = relu != nullptr && std::get<bool>(*relu);
-  KernelCall call{.name = std::move(name),
-                  .file = "recurrent",
-                  .config = {{"steps", s.steps},
-                             {"batch", s.batch},
-                             {"hidden", Dim(s.hidden)},
-                             {"state", Dim(s.state)},
-                             {"reverse", reverse},
-                             {"relu", rectified}},
-                  .reference = !all_f32(node)};
-  const kernels::recurrent_config most{.steps = s.steps.maximum(),
-                                       .batch = s.batch.maximum(),
-                                       .hidden = s.hidden,
-                                       .state = s.state,
-                                       .reverse = reverse,
-                                       .relu = rectified};
-  if (!call.reference)
-    call.workspace_bytes = backward ? kernels::recurrent_backward_workspace_bytes(most, s.gates)
-                                    : kernels::recurrent_workspace_bytes(most, s.gates);
-  return call;
 }
 
 inline Cost recurrent_cost(const RecurrentSizes& s) {

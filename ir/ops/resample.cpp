@@ -23,10 +23,6 @@ const OpDef kResample{
     .attributes = ops::resample_attributes(),
     .infer = [](InferContext& c) { c.output(c.input(0).dtype, ops::infer_resample(c, c.input(0).shape)); },
     .gradient = gradient_resample,
-    .kernel =
-        [](const NodeView& node) {
-          return ops::resample_call(node.attributes(), "resample", node.input(0).shape, node.output().shape);
-        },
     .layout = {ImageLayout::Rule::moves},
     .cost =
         [](const NodeView& node) {

@@ -28,10 +28,6 @@ const OpDef kResampleBackward{
                             {{"input_size", AttributeType::shape, {}, "of x along dim, one dimension"}}),
     .infer = infer_resample_backward,
     .gradient = gradient_resample_backward,
-    .kernel =
-        [](const NodeView& node) {
-          return ops::resample_call(node.attributes(), "resample_backward", node.output().shape, node.input(0).shape);
-        },
     .layout = {ImageLayout::Rule::moves},
     .cost =
         [](const NodeView& node) {

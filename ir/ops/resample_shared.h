@@ -2,7 +2,6 @@
 #pragma once
 
 #include "ir/ops/shared.h"
-#include "kernels/config/resample.h"
 
 namespace graven::ir::ops {
 
@@ -12,20 +11,6 @@ inline std::int64_t resample_mode(const Attributes& a) {
   for (std::size_t i = 0; i < std::size(kResampleModes); ++i)
     if (kResampleModes[i] == a.text("mode")) return static_cast<std::int64_t>(i);
   return -1;
-}
-
-inline KernelCall resample_call(const Attributes& a, std::string name, const Shape& from, const Shape& to) {
-  const std::int64_t dim = a.integer("dim");
-  const Span3 span = around(from, dim);
-  return {.name = std::move(name),
-          .file = "resample",
-          .config = {{"outer", span.outer},
-                     {"in", span.size},
-                     {"out", to[static_cast<std::size_t>(dim)]},
-                     {"inner", span.inner},
-                     {"mode", Dim(resample_mode(a))},
-                     {"align_corners", a.flag("align_corners")},
-                     {"scale", a.number("scale")}}};
 }
 
 /// Checks the attributes against x's shape, fills in the scale; the shape of y.

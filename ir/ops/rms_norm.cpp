@@ -31,7 +31,6 @@ const OpDef kRmsNorm{
     .outputs = {"y", "rstd"},
     .infer = infer_rms_norm,
     .gradient = gradient_rms_norm,
-    .kernel = [](const NodeView& node) { return ops::layer_norm_call(node, "rms_norm", node.input(0).shape); },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 4 * static_cast<double>(node.output().shape.numel().maximum())};

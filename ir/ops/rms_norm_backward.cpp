@@ -21,7 +21,6 @@ const OpDef kRmsNormBackward{
     .attributes = ops::layer_norm_attributes(),
     .outputs = {"dx", "dweight"},
     .infer = infer_rms_norm_backward,
-    .kernel = [](const NodeView& node) { return ops::layer_norm_backward_call(node, "rms_norm_backward"); },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 9 * static_cast<double>(node.output().shape.numel().maximum())};

@@ -41,7 +41,6 @@ const OpDef kRnn{
     .infer = infer_rnn,
     .gradient = gradient_rnn,
     .gradient_outputs = 2,
-    .kernel = [](const NodeView& node) { return ops::recurrent_call(node, "rnn", sizes_of_rnn(node), false); },
     .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_rnn(node)); },
     .amp = AmpClass::white,
     .forms = {{.shapes = {{2, 3, 2}, {2, 2}}}},

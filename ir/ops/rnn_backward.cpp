@@ -32,10 +32,6 @@ const OpDef kRnnBackward{
     .attributes = {ops::reverse_attribute(), ops::relu_attribute()},
     .outputs = {"dx", "dh0", "before"},
     .infer = infer_rnn_backward,
-    .kernel =
-        [](const NodeView& node) {
-          return ops::recurrent_call(node, "rnn_backward", sizes_of_rnn_backward(node), true);
-        },
     .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_rnn_backward(node)); },
     .amp = AmpClass::white,
     .forms = {{.shapes = {{2, 3, 2}, {3, 2}, {2, 3, 2}, {2, 2}}}},

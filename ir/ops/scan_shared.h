@@ -10,13 +10,6 @@ inline void infer_scan(InferContext& c) {
   normalize_dim(c, "dim", c.input(0).shape.rank());
 }
 
-inline KernelCall scan_call(const NodeView& node, std::string name) {
-  auto fields = span_fields(around(node.input(0).shape, node.attributes().integer("dim")));
-  const Attribute* reverse = node.attributes().find("reverse");
-  fields.emplace_back("reverse", reverse != nullptr && std::get<bool>(*reverse));
-  return {.name = std::move(name), .file = "scan", .config = std::move(fields)};
-}
-
 inline AttributeSpec scan_dim() { return {"dim", AttributeType::integer, {}, "counted from the end when negative"}; }
 
 inline std::vector<TestCase> scan_cases(std::size_t inputs, bool integers) {

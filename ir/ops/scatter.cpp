@@ -32,12 +32,6 @@ const OpDef kScatter{
     .attributes = {ops::gather_dim_attribute()},
     .infer = infer_scatter,
     .gradient = gradient_scatter,
-    .kernel =
-        [](const NodeView& node) {
-          KernelCall call = ops::gather_call(node, "scatter", node.input(1).shape, node.input(0).shape);
-          call.in_place = {0};
-          return call;
-        },
     .cost = [](const NodeView&) { return Cost{}; },
     .remark = ops::dim_remark,
     .forms = {{.attributes = {{"dim", std::int64_t{0}}}}},

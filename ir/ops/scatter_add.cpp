@@ -27,12 +27,6 @@ const OpDef kScatterAdd{
     .attributes = {ops::gather_dim_attribute()},
     .infer = infer_scatter_add,
     .gradient = gradient_scatter_add,
-    .kernel =
-        [](const NodeView& node) {
-          KernelCall call = ops::gather_call(node, "scatter_add", node.input(1).shape, node.input(0).shape);
-          call.in_place = {0};
-          return call;
-        },
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(2).shape.numel().maximum())}; },
     .remark = ops::dim_remark,

@@ -348,121 +348,13 @@ Term count_along(GradientBuilder& g, const Shape& shape, const Ints& dims, Value
   return {g, g.call("size", {}, {{"shape", Shape{n}}, {"dtype", g.type(like).dtype}})};
 }
 
-// ---- lowering -------------------------------------------------------------------------------------------------------
-
-bool all_f32(const NodeView& node) {
-  for (std::size_t i = 0; i < node.input_count(); ++i)
-    if (node.has_input(i) && is_floating(node.input(i).dtype) && node.input(i).dtype != DType::f32) return false;
-  for (std::size_t i = 0; i < node.node.outputs.size(); ++i)
-    if (is_floating(node.output(i).dtype) && node.output(i).dtype != DType::f32) return false;
-  return true;
-}
-
-KernelCall elementwise_call(const NodeView& node) {
-  const Shape& shape = node.output().shape;
-  const std::size_t count = node.input_count();
-  KernelCall call;
-  bool same = true;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (node.input(i).shape != shape) {
-      same = false;
-    } else if (size_of(node.input(i).dtype) == size_of(node.output().dtype)) {
-      call.in_place.push_back(static_cast<std::int32_t>(i));
-    }
-  }
-  call.file = "elementwise";
-  if (same) {
-    call.name = "elementwise";
-    call.config = {{"n", shape.numel()}};
-    return call;
-  }
-  // Strides of each input over the output's dimensions, 0 where it is broadcast; neighbours merge where they lie one
-  // behind the other in every input.
-  std::vector<Dim> dims;
-  std::vector<std::vector<Dim>> strides(count), merged(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const Shape& from = node.input(i).shape;
-    const std::vector<Dim> own = contiguous_strides(from);
-    const std::size_t extra = shape.rank() - from.rank();
-    for (std::size_t d = 0; d < shape.rank(); ++d)
-      strides[i].push_back(d < extra || from[d - extra] != shape[d] ? Dim(0) : own[d - extra]);
-  }
-  for (std::size_t d = 0; d < shape.rank(); ++d) {
-    if (shape[d] == Dim(1)) continue;
-    bool merges = !dims.empty();
-    for (std::size_t i = 0; i < count && merges; ++i) merges = merged[i].back() == strides[i][d] * shape[d];
-    if (merges)
-      dims.back() = dims.back() * shape[d];
-    else
-      dims.push_back(shape[d]);
-    for (std::size_t i = 0; i < count; ++i) {
-      if (merges)
-        merged[i].back() = strides[i][d];
-      else
-        merged[i].push_back(strides[i][d]);
-    }
-  }
-  if (dims.empty()) {
-    dims = {1};
-    for (auto& m : merged) m = {0};
-  }
-  call.name = "broadcast";
-  call.config_type = "broadcast_config";
-  call.config = {{"rank", Dim(static_cast<std::int64_t>(dims.size()))}, {"shape", dims}, {"strides", merged}};
-  return call;
-}
-
-std::vector<Dim> contiguous_strides(const Shape& shape) {
-  std::vector<Dim> strides(shape.rank());
-  Dim next = 1;
-  for (std::size_t d = shape.rank(); d-- > 0;) {
-    strides[d] = next;
-    next = next * shape[d];
-  }
-  return strides;
-}
-
-KernelCall strided_call(std::string name, const Shape& shape, const std::vector<Dim>& strides, Dim offset) {
-  std::vector<Dim> dims, steps;
-  for (std::size_t d = 0; d < shape.rank(); ++d) {
-    if (shape[d] == Dim(1)) continue;
-    if (!dims.empty() && steps.back() == strides[d] * shape[d]) {
-      dims.back() = dims.back() * shape[d];
-      steps.back() = strides[d];
-      continue;
-    }
-    dims.push_back(shape[d]);
-    steps.push_back(strides[d]);
-  }
-  if (dims.empty()) dims = {1}, steps = {1};
-  const auto rank = static_cast<std::int64_t>(dims.size());
-  return {.name = std::move(name),
-          .file = "strided_copy",
-          .config = {{"rank", Dim(rank)}, {"shape", dims}, {"strides", steps}, {"offset", offset}}};
-}
-
-std::vector<std::pair<std::string, ConfigField>> span_fields(const Span3& span) {
-  return {{"outer", span.outer}, {"size", span.size}, {"inner", span.inner}};
-}
+// ---- what comments and passes ask -----------------------------------------------------------------------------------
 
 bool adjacent(const Shape& shape, const Ints& dims) {
   for (std::size_t i = 1; i < dims.size(); ++i)
     for (std::int64_t d = dims[i - 1] + 1; d < dims[i]; ++d)
       if (shape[static_cast<std::size_t>(d)] != Dim(1)) return false;
   return true;
-}
-
-KernelCall reduce_call(const NodeView& node, std::string name) {
-  const Shape& shape = node.input(0).shape;
-  Span3 span;
-  if (node.attributes().find("dim")) {
-    span = around(shape, node.attributes().integer("dim"));
-  } else if (const Ints& dims = node.attributes().integers("dims"); !dims.empty()) {
-    GRAVEN_CHECK(adjacent(shape, dims), "a reduction over separate dimensions reached lowering");
-    const auto first = static_cast<std::size_t>(dims.front()), last = static_cast<std::size_t>(dims.back());
-    span = {product(shape, 0, first), product(shape, first, last + 1), product(shape, last + 1, shape.rank())};
-  }
-  return {.name = std::move(name), .file = "reduce", .config = span_fields(span), .reference = !all_f32(node)};
 }
 
 std::string dim_remark(const NodeView& node) { return fmt::format("dim {}", node.attributes().integer("dim")); }
@@ -473,33 +365,11 @@ std::string reduction_remark(const NodeView& node) {
   return fmt::format("over dim {}", fmt::join(dims, ","));
 }
 
-KernelCall softmax_call(const NodeView& node, std::string name) {
-  return {.name = std::move(name),
-          .file = "softmax",
-          .config = span_fields(around(node.input(0).shape, node.attributes().integer("dim"))),
-          .reference = !all_f32(node),
-          .in_place = {0}};
-}
-
 std::vector<AttributeSpec> softmax_attributes() {
   return {{"dim", AttributeType::integer, {}, "counted from the end when negative"},
           {"causal", AttributeType::boolean, false,
            "row i sees columns 0 to i + offset alone, the others become zeros; dim is the last"},
           {"offset", AttributeType::integer, std::int64_t{0}, "of causal; not negative"}};
-}
-
-KernelCall causal_softmax_call(const NodeView& node, std::string name, bool masked_to_zero) {
-  const Shape& shape = node.input(0).shape;
-  return {.name = std::move(name),
-          .file = "softmax",
-          .config_type = "causal_softmax_config",
-          .config = {{"matrices", product(shape, 0, shape.rank() - 2)},
-                     {"queries", shape.back(1)},
-                     {"keys", shape.back(0)},
-                     {"offset", Dim(node.attributes().integer("offset"))},
-                     {"masked_to_zero", masked_to_zero}},
-          .reference = !all_f32(node),
-          .in_place = {0}};
 }
 
 std::string softmax_remark(const NodeView& node) {

@@ -1,4 +1,4 @@
-// What the entries of this folder share: shape inference, arithmetic for gradient rules, lowering, test cases. It keeps
+// What the entries of this folder share: shape inference, arithmetic for gradient rules, test cases. It keeps
 // an entry short:
 //
 //   static void gradient_tanh(GradientBuilder& g) {
@@ -136,30 +136,13 @@ Term keep_dims(GradientBuilder& g, ValueId reduced);
 /// when symbolic.
 Term count_along(GradientBuilder& g, const Shape& shape, const Ints& dims, ValueId like);
 
-// ---- lowering -------------------------------------------------------------------------------------------------------
+// ---- what comments and passes ask -----------------------------------------------------------------------------------
 
-/// Whether every input and output (besides integer ones: indices, labels) is f32: what the fast kernels cover.
-bool all_f32(const NodeView& node);
-/// `elementwise` where every input has the output's shape, else `broadcast`; dimensions that all operands share are
-/// merged.
-KernelCall elementwise_call(const NodeView& node);
-/// `strided_copy` (or another kernel with its config): the tensor of `shape` read with these strides from `offset`;
-/// neighbouring dimensions that lie one behind the other are merged.
-KernelCall strided_call(std::string name, const Shape& shape, const std::vector<Dim>& strides, Dim offset);
-/// Strides of a contiguous tensor, in elements.
-std::vector<Dim> contiguous_strides(const Shape& shape);
-/// The config fields {outer, size, inner} of reductions and softmax.
-std::vector<std::pair<std::string, ConfigField>> span_fields(const Span3& span);
 /// Whether the reduced dimensions lie side by side (sizes of 1 aside), so that the tensor is [outer, size, inner]
 /// around them.
 bool adjacent(const Shape& shape, const Ints& dims);
-/// A reduction kernel over the attribute 'dims' (or 'dim'). Internal error unless adjacent: the pass
-/// decompose_reductions has seen to it.
-KernelCall reduce_call(const NodeView& node, std::string name);
-KernelCall softmax_call(const NodeView& node, std::string name);
 /// dim, causal and offset: of softmax and its gradient.
 std::vector<AttributeSpec> softmax_attributes();
-KernelCall causal_softmax_call(const NodeView& node, std::string name, bool masked_to_zero);
 std::string softmax_remark(const NodeView& node);
 /// For OpDef::remark. "dim 1" of the attribute 'dim'; "over dim 0,2" of 'dims', nothing when all are reduced.
 std::string dim_remark(const NodeView& node);

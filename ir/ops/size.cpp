@@ -16,10 +16,6 @@ const OpDef kSize{
     .attributes = {{"shape", AttributeType::shape, {}, "one dimension"},
                    {"dtype", AttributeType::dtype, DType::i64, "of the result"}},
     .infer = infer_size,
-    .kernel =
-        [](const NodeView& node) {
-          return KernelCall{.name = "size", .config = {{"n", node.attributes().shape("shape")[0]}}, .reference = true};
-        },
     .cost = [](const NodeView&) { return Cost{}; },
     .forms = {{.attributes = {{"shape", Shape{4}}}}},
     .cases =

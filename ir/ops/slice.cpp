@@ -88,16 +88,6 @@ static void gradient_slice(GradientBuilder& g) {
   g.set(0, dy.apply("reshape", {}, {{"shape", from}}));
 }
 
-static KernelCall kernel_slice(const NodeView& node) {
-  std::vector<Dim> strides = ops::contiguous_strides(node.input(0).shape);
-  const auto dim = static_cast<std::size_t>(node.attributes().integer("dim"));
-  const Shape bounds = node.attributes().shape("bounds");
-  const Dim start = bounds.empty() ? Dim(node.attributes().integer("start")) : bounds[0];
-  const Dim offset = strides[dim] * start;
-  strides[dim] = strides[dim] * Dim(node.attributes().integer("step"));
-  return ops::strided_call("strided_copy", node.output().shape, strides, offset);
-}
-
 /// As Python writes it.
 static std::string remark_slice(const NodeView& node) {
   const Attributes& a = node.attributes();
@@ -125,7 +115,6 @@ const OpDef kSlice{
                     "in place of start and end, where these are of symbols: [batch, 3*batch] is x[batch : 3*batch]"}},
     .infer = infer_slice,
     .gradient = gradient_slice,
-    .kernel = kernel_slice,
     .layout = {ImageLayout::Rule::moves},
     .cost =
         [](const NodeView& node) {

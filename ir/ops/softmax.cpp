@@ -24,12 +24,6 @@ const OpDef kSoftmax{
         }(),
     .infer = ops::infer_softmax,
     .gradient = gradient_softmax,
-    .kernel =
-        [](const NodeView& node) {
-          const bool masked = node.attributes().flag("masked_to_zero");
-          return node.attributes().flag("causal") ? ops::causal_softmax_call(node, "causal_softmax", masked)
-                                                  : ops::softmax_call(node, masked ? "masked_softmax" : "softmax");
-        },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())};

@@ -10,11 +10,6 @@ const OpDef kSoftmaxBackward{
     .inputs = {{"dy"}, {"y"}},
     .attributes = ops::softmax_attributes(),
     .infer = ops::infer_softmax,
-    .kernel =
-        [](const NodeView& node) {
-          return node.attributes().flag("causal") ? ops::causal_softmax_call(node, "causal_softmax_backward", false)
-                                                  : ops::softmax_call(node, "softmax_backward");
-        },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())};

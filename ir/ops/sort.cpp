@@ -1,4 +1,4 @@
-#include "ir/ops/sort_shared.h"
+#include "ir/ops/shared.h"
 
 namespace graven::ir {
 
@@ -26,20 +26,6 @@ static void gradient_sort(GradientBuilder& g) {
                   {{"dim", g.attributes().integer("dim")}, {"input_shape", g.type(g.input(0)).shape}}));
 }
 
-static KernelCall kernel_sort(const NodeView& node) {
-  const Shape &x = node.input(0).shape, &y = node.output().shape;
-  const std::int64_t dim = node.attributes().integer("dim");
-  KernelCall call = ops::sort_call("sort", x, dim, y.empty() ? Dim(1) : y[static_cast<std::size_t>(dim)],
-                                   node.attributes().flag("descending"));
-  const ops::Span3 span = ops::around(x, dim);
-  call.workspace_bytes = kernels::sort_workspace_bytes({.outer = span.outer.maximum(),
-                                                        .size = span.size.maximum(),
-                                                        .inner = span.inner.maximum(),
-                                                        .count = 0,
-                                                        .descending = false});
-  return call;
-}
-
 const OpDef kSort{
     .name = "sort",
     .doc =
@@ -54,7 +40,6 @@ const OpDef kSort{
     .outputs = {"values", "indices"},
     .infer = infer_sort,
     .gradient = gradient_sort,
-    .kernel = kernel_sort,
     .remark = ops::dim_remark,
     .amp = AmpClass::clear,
     .cases =

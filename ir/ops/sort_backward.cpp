@@ -1,4 +1,4 @@
-#include "ir/ops/sort_shared.h"
+#include "ir/ops/shared.h"
 
 namespace graven::ir {
 
@@ -23,13 +23,6 @@ const OpDef kSortBackward{
     .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"},
                    {"input_shape", AttributeType::shape, {}, "of x"}},
     .infer = infer_sort_backward,
-    .kernel =
-        [](const NodeView& node) {
-          const std::int64_t dim = node.attributes().integer("dim");
-          const Shape& dy = node.input(0).shape;
-          return ops::sort_call("sort_backward", node.output().shape, dim,
-                                dy.empty() ? Dim(1) : dy[static_cast<std::size_t>(dim)], false);
-        },
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
     .forms = {{.attributes = {{"dim", std::int64_t{1}}, {"input_shape", Shape{4, 4}}}, .shapes = {{4, 1}, {4, 1}}}},

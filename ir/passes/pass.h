@@ -1,5 +1,5 @@
 // A pass is one verb-named function in one file that rewrites a graph; its tests are before/after texts in
-// tests/passes/<name>/. pipeline.cpp is the ordered table: name, function, when it runs, and the reason for its place.
+// tests/passes/<name>/. pipeline.inc is the ordered table: name, function, when it runs, and the reason for its place.
 // Timing, dumping, verifying and logging live in run_passes, once.
 #pragma once
 

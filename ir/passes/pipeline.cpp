@@ -14,6 +14,7 @@ namespace graven::ir {
 
 namespace {
 
+constexpr auto always = nullptr;
 bool has_loss(const Graph& graph, const PassOptions&) { return !graph.losses.empty() && graph.gradients.empty(); }
 bool has_no_update(const Graph& graph, const PassOptions&) {
   return !graph.optimizers.empty() && (graph.nodes.empty() || graph.nodes.back().phase != Phase::update);
@@ -29,53 +30,12 @@ bool changes_variables(const Graph& graph, const PassOptions&) { return !graph.d
 bool wants_update_in_backward(const Graph& graph, const PassOptions&) { return updates_in_backward(graph); }
 
 /// Of the passes for one target.
-constexpr std::string_view kCpu = kHost.name;
+constexpr std::string_view kCpu = kHost.name, kAll = {};
 
 constexpr Pass kPipeline[] = {
-    {"remove_dead_nodes", remove_dead_nodes, nullptr, "first: what nobody reads needs no gradient"},
-    {"trim_kernels", trim_kernels, nullptr, "before the gradients, so that they are those of the smaller kernels",
-     kCpu},
-    {"recognize_causal_softmax", recognize_causal_softmax, nullptr,
-     "before the gradients, so that they are those of the softmax that sees no mask"},
-    {"differentiate", differentiate, has_loss,
-     "before all rewriting: gradients are stated for the operators that users call"},
-    {"clip_gradients", clip_gradients, has_to_clip,
-     "between the gradients and the updates, which take what is clipped"},
-    {"add_optimizer_updates", add_optimizer_updates, has_no_update,
-     "right after the gradients; from here on the graph is the whole step"},
-    {"fold_constants", fold_constants, nullptr,
-     "numbers that gradient rules leave behind become visible to the simplifications"},
-    {"simplify_algebra", simplify_algebra, nullptr,
-     "fewer forms of the same thing: more of them are equal, or match what is looked for below"},
-    {"merge_common_subexpressions", merge_common_subexpressions, nullptr,
-     "after the simplifications, which make equal things look equal"},
-    {"fuse_clipping", fuse_clipping, has_update,
-     "once the factor of a norm, which each gradient had its own of, is one"},
-    {"recognize_linear", recognize_linear, inference, "before batch norms look for linear layers"},
-    {"fold_batch_norm", fold_batch_norm, inference,
-     "while layers have their user's weights: unpacked, PyTorch's layout"},
-    {"choose_layout", choose_layout, nullptr,
-     "before packing, which is for one layout; before reductions are decomposed, whose dimensions move"},
-    {"decompose_reductions", decompose_reductions, nullptr,
-     "after the layout, which moves reduced dimensions; before fusion, which counts uses"},
-    {"decompose_matmuls", decompose_matmuls, nullptr, "like reductions: what one kernel call cannot do"},
-    {"choose_winograd", choose_winograd, inference, "after the layout, which it needs; before packing, which differs",
-     kCpu},
-    {"pack_weights", pack_weights, nullptr,
-     "makes the nodes that the prepare phase is for; convolutions take epilogues only with packed weights", kCpu},
-    {"prepare_weights", prepare_weights, inference,
-     "before fusion, which never mixes what is computed once with what is computed in each call"},
-    {"fuse_epilogues", fuse_epilogues, nullptr, "before elementwise fusion, which would take the activations first"},
-    {"fuse_inverted_residuals", fuse_inverted_residuals, inference,
-     "after the epilogues, which are part of such a block", kCpu},
-    {"fuse_elementwise", fuse_elementwise, nullptr, "whatever elementwise work is left"},
-    {"fuse_reductions", fuse_reductions, nullptr, "chains are whole, and what only a sum reads need not be stored",
-     kCpu},
-    {"update_in_backward", update_in_backward, wants_update_in_backward,
-     "behind all that moves nodes: an update stands right behind what reads its parameter last"},
-    {"fuse_updates", fuse_updates, wants_update_in_backward, "takes what update_in_backward has put side by side",
-     kCpu},
-    {"insert_copies", insert_copies, changes_variables, "last: who reads what, and when, is settled"},
+#define GRAVEN_PASS(name, applies, target, reason) {#name, name, applies, reason, target},
+#include "ir/passes/pipeline.inc"
+#undef GRAVEN_PASS
 };
 
 bool is_for(const Pass& pass, const TargetTraits& target) { return pass.target.empty() || pass.target == target.name; }

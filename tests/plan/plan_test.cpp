@@ -31,52 +31,50 @@ using ir::ValueId;
 
 // Operators with just what planning looks at.
 void same_as_first(InferContext& c) { c.output(c.input(0).dtype, c.input(0).shape); }
-KernelCall plain_kernel(const NodeView&) { return {.name = "plain"}; }
-const OpDef kPlain{.name = "plain",
-                   .inputs = {{.name = "xs", .variadic = true}},
-                   .dtypes = ir::kAnyDType,
-                   .infer = same_as_first,
-                   .kernel = plain_kernel};
-const OpDef kInPlace{.name = "in_place",
-                     .inputs = {{.name = "xs", .variadic = true}},
-                     .infer = same_as_first,
-                     .kernel = [](const NodeView&) { return KernelCall{.name = "in_place", .in_place = {0}}; }};
+const OpDef kPlain{
+    .name = "plain", .inputs = {{.name = "xs", .variadic = true}}, .dtypes = ir::kAnyDType, .infer = same_as_first};
+const OpDef kInPlace{.name = "in_place", .inputs = {{.name = "xs", .variadic = true}}, .infer = same_as_first};
 const OpDef kResize{.name = "resize",
                     .inputs = {{.name = "xs", .variadic = true}},
                     .attributes = {{"n", ir::AttributeType::integer}},
-                    .infer = [](InferContext& c) { c.output(DType::f32, {c.attributes.integer("n")}); },
-                    .kernel = plain_kernel};
-const OpDef kScratch{.name = "scratch",
-                     .inputs = {{.name = "xs", .variadic = true}},
-                     .infer = same_as_first,
-                     .kernel = [](const NodeView&) { return KernelCall{.name = "scratch", .workspace_bytes = 1000}; }};
-const OpDef kTwo{.name = "two",
-                 .inputs = {{"x"}},
-                 .outputs = {"first", "second"},
-                 .infer =
-                     [](InferContext& c) {
-                       c.output(c.input(0).dtype, c.input(0).shape);
-                       c.output(c.input(0).dtype, c.input(0).shape);
-                     },
-                 .kernel = plain_kernel};
-const OpDef kTwoOver{
-    .name = "two_over", .inputs = {{"x"}}, .outputs = kTwo.outputs, .infer = kTwo.infer, .kernel = [](const NodeView&) {
-      return KernelCall{.name = "two_over", .in_place = {0}, .over = {{1, 0}}};
-    }};
+                    .infer = [](InferContext& c) { c.output(DType::f32, {c.attributes.integer("n")}); }};
+const OpDef kScratch{.name = "scratch", .inputs = {{.name = "xs", .variadic = true}}, .infer = same_as_first};
+const OpDef kTwo{.name = "two", .inputs = {{"x"}}, .outputs = {"first", "second"}, .infer = [](InferContext& c) {
+                   c.output(c.input(0).dtype, c.input(0).shape);
+                   c.output(c.input(0).dtype, c.input(0).shape);
+                 }};
+const OpDef kTwoOver{.name = "two_over", .inputs = {{"x"}}, .outputs = kTwo.outputs, .infer = kTwo.infer};
 const OpDef kInPlaceIndex{.name = "in_place_index",
                           .inputs = {{.name = "xs", .variadic = true}},
-                          .infer = [](InferContext& c) { c.output(DType::i32, c.input(0).shape); },
-                          .kernel = kInPlace.kernel};
+                          .infer = [](InferContext& c) { c.output(DType::i32, c.input(0).shape); }};
 const OpDef kView{.name = "view", .inputs = {{"x"}}, .infer = same_as_first, .alias = true};
 const OpDef kWrite{.name = "write",
                    .inputs = {{.name = "target", .role = InputRole::parameter}, {"value"}},
-                   .infer = [](InferContext&) {},
-                   .kernel = plain_kernel};
+                   .infer = [](InferContext&) {}};
 const OpDef kUpdate{.name = "update",
                     .inputs = {{.name = "params", .role = InputRole::parameter, .variadic = true},
                                {.name = "grads", .role = InputRole::gradient, .variadic = true}},
-                    .infer = [](InferContext&) {},
-                    .kernel = plain_kernel};
+                    .infer = [](InferContext&) {}};
+
+/// What these become; operators of ir/ops as on the CPU.
+KernelCall lower(const NodeView& node) {
+  const OpDef* op = node.node.op;
+  if (op == &kInPlace || op == &kInPlaceIndex) return {.name = "in_place", .in_place = {0}};
+  if (op == &kScratch) return {.name = "scratch", .workspace_bytes = 1000};
+  if (op == &kTwoOver) return {.name = "two_over", .in_place = {0}, .over = {{1, 0}}};
+  for (const OpDef* plain : {&kPlain, &kResize, &kTwo, &kWrite, &kUpdate})
+    if (op == plain) return {.name = "plain"};
+  return ir::lower(node);
+}
+
+const Target& planning_target() {
+  static const Target target = [] {
+    Target t = target_named({});
+    t.lower = lower;
+    return t;
+  }();
+  return target;
+}
 
 TensorType floats(std::int64_t n) { return {DType::f32, {n}}; }
 
@@ -110,7 +108,7 @@ struct Builder {
   }
   ValueId resize(std::vector<ValueId> inputs, std::int64_t n) { return add(kResize, std::move(inputs), {{"n", n}})[0]; }
   Plan plan() {
-    Plan p = make_plan(graph);
+    Plan p = make_plan(graph, planning_target());
     verify_plan(graph, p);
     return p;
   }
@@ -437,7 +435,7 @@ TEST(Plan, WhatIsAssignedTwiceIsCopiedOnce) {
 std::vector<std::vector<ir::NodeId>> edges(const Graph& graph) {
   std::vector<KernelCall> calls;
   std::vector<const KernelCall*> by_node;
-  for (const ir::Node& node : graph.nodes) calls.push_back(ir::lower({graph, node}));
+  for (const ir::Node& node : graph.nodes) calls.push_back(lower({graph, node}));
   for (const KernelCall& call : calls) by_node.push_back(&call);
   return dependencies(graph, Storage(graph, 64, false, by_node));
 }
@@ -558,7 +556,7 @@ TEST(Plan, TensorsBeyondMemoryAreAUserError) {
   Builder b;
   const ValueId x = b.graph.add_input("x", {DType::f32, {std::int64_t{1} << 40, std::int64_t{1} << 40}});
   b.graph.outputs = {x};
-  EXPECT_THROW(make_plan(b.graph), UserError);
+  EXPECT_THROW(make_plan(b.graph, planning_target()), UserError);
 }
 
 TEST(Plan, EmptyGraphAndEmptyTensors) {
@@ -617,9 +615,9 @@ TEST(Plan, RandomGraphsKeepEveryInvariant) {
   int above = 0;
   for (unsigned seed = 1; seed <= 150; ++seed) {
     const Graph graph = random_graph(seed, 5 + static_cast<int>(seed));
-    const Plan plan = make_plan(graph);
+    const Plan plan = make_plan(graph, planning_target());
     ASSERT_NO_THROW(verify_plan(graph, plan)) << "seed " << seed;
-    const Plan again = make_plan(graph);
+    const Plan again = make_plan(graph, planning_target());
     ASSERT_EQ(plan.arena_bytes, again.arena_bytes);
     for (std::size_t i = 0; i < plan.buffers.size(); ++i) ASSERT_EQ(plan.buffers[i].offset, again.buffers[i].offset);
     above += static_cast<double>(plan.arena_bytes) > 1.02 * static_cast<double>(plan.lower_bound);
@@ -847,7 +845,7 @@ TEST(Plan, TheCheckerNoticesWhatComputesSomethingElse) {
 TEST(Plan, LargeGraphsArePlanned) {
   // No timing here: were planning quadratic, 60,000 nodes would run into the test's own time limit.
   const Graph graph = random_graph(7, 60000);
-  const Plan plan = make_plan(graph);
+  const Plan plan = make_plan(graph, planning_target());
   ASSERT_NO_THROW(verify_plan(graph, plan));
   EXPECT_LE(static_cast<double>(plan.arena_bytes), 1.3 * static_cast<double>(plan.lower_bound));
 }

@@ -1,6 +1,7 @@
 #include "tests/targets/plain_target.h"
 
 #include "codegen/emit/embedded.h"
+#include "codegen/lowering/lowering.h"
 #include "codegen/targets/cpu/target.h"
 #include "ir/diagnostic.h"
 #include "tests/patterns.h"
@@ -11,14 +12,13 @@ namespace {
 
 /// The plain loops take any float type, plain weights, no scratch memory; what they read may not lie where they write.
 ir::KernelCall lower(const ir::NodeView& node) {
-  ir::KernelCall call = ir::lower(node);
+  ir::KernelCall call = codegen::kernel_call(node);
   if (call.name.empty()) return call;
   const std::string path = "kernels/reference/" + (call.file.empty() ? call.name : call.file) + ".h";
   const codegen::EmbeddedFile* file = codegen::find_embedded(path);
   if (file == nullptr || file->text.find(" " + call.name + "(") == std::string_view::npos)
     throw UserError(std::string(node.node.op->name) + " has no plain kernel (" + call.name + ")").at(node.node.origins);
   call.reference = true;
-  call.workspace_bytes = 0;
   call.in_place.clear();
   call.over.clear();
   return call;

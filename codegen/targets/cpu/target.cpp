@@ -1,11 +1,13 @@
 #include "codegen/targets/cpu/target.h"
 
+#include "codegen/targets/cpu/kernels.h"
+
 namespace graven::codegen {
 
 namespace {
 
 Target make_cpu_target() {
-  Target target{.passes = ir::kHost, .title = "the CPU", .lower = ir::lower, .constants_in_code = true, .style = {}};
+  Target target{.passes = ir::kHost, .title = "the CPU", .lower = lower_for_cpu, .constants_in_code = true, .style = {}};
   TargetStyle& style = target.style;
   style.calls.release = "release({data}, {count});";
   style.calls.release_header = "kernels/cpu/release.h";

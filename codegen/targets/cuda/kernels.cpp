@@ -4,6 +4,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "codegen/lowering/lowering.h"
 #include "ir/diagnostic.h"
 #include "ir/ops.h"
 
@@ -18,7 +19,7 @@ struct CudaKernel {
 };
 
 /// What kernels/cuda has.
-constexpr CudaKernel kKernels[] = {
+constexpr CudaKernel kCudaKernels[] = {
     {"elementwise"},
     {"broadcast"},
     {"fill"},
@@ -121,19 +122,17 @@ ir::ValueId uncovered(const ir::NodeView& node, const CudaKernel& kernel) {
 }  // namespace
 
 ir::KernelCall lower_for_cuda(const ir::NodeView& node) {
-  ir::KernelCall call = ir::lower(node);
+  ir::KernelCall call = kernel_call(node);
   if (call.name.empty()) return call;
-  const auto* kernel =
-      std::find_if(std::begin(kKernels), std::end(kKernels), [&](const CudaKernel& k) { return k.name == call.name; });
-  if (kernel == std::end(kKernels) || node.node.is(ir::kFusedReduction))
+  const auto* kernel = std::find_if(std::begin(kCudaKernels), std::end(kCudaKernels),
+                                    [&](const CudaKernel& k) { return k.name == call.name; });
+  if (kernel == std::end(kCudaKernels) || node.node.is(ir::kFusedReduction))
     refuse(node, std::string(node.node.op->name) + " has no CUDA kernel (" + call.name + "): emit for the CPU");
   if (const ir::ValueId v = uncovered(node, *kernel); v != ir::kNone)
     refuse(node, "the CUDA kernel " + call.name + " does not take " + node.graph.type(v).to_string() + " (" +
                      node.graph.value(v).name + ")");
   if (kernel->images && !node.attributes().flag("channels_last"))
     refuse(node, "the CUDA kernel " + call.name + " takes NHWC images: the pass choose_layout must run");
-  call.reference = false;
-  call.workspace_bytes = 0;
   if (kernel->product) call.in_place.clear();
   return call;
 }

@@ -4,8 +4,8 @@
 //   ir::KernelCall call = lower_for_cuda({graph, node});   // user error when kernels/cuda has no such kernel
 #pragma once
 
+#include "ir/call.h"
 #include "ir/graph.h"
-#include "ir/op.h"
 
 namespace graven::codegen {
 

@@ -43,6 +43,28 @@
 #include "graven/tensor.h"
 #include "ir/graph.h"
 
+namespace graven::detail {
+
+/// The options of a kind by the operator's names: `own` and those that many have.
+template <class AnyOptions>
+std::map<std::string, double> option_values(const AnyOptions& o, std::map<std::string, double> own = {}) {
+  own.insert({{"lr", o.lr}, {"maximize", o.maximize ? 1 : 0}});
+  if constexpr (requires { o.weight_decay; }) own.emplace("weight_decay", o.weight_decay);
+  if constexpr (requires { double{o.eps}; }) own.emplace("eps", o.eps);
+  if constexpr (requires { o.betas; }) own.insert({{"beta1", o.betas.first}, {"beta2", o.betas.second}});
+  if constexpr (requires { o.momentum; }) own.emplace("momentum", o.momentum);
+  if constexpr (requires { o.dampening; }) own.insert({{"dampening", o.dampening}, {"nesterov", o.nesterov ? 1 : 0}});
+  if constexpr (requires { o.amsgrad; }) own.emplace("amsgrad", o.amsgrad ? 1 : 0);
+  if constexpr (requires { o.do_bias_correction; }) own.emplace("do_bias_correction", o.do_bias_correction ? 1 : 0);
+  if constexpr (requires { o.decoupled_weight_decay; })
+    own.emplace("decoupled_weight_decay", o.decoupled_weight_decay ? 1 : 0);
+  own.emplace("clip_grad_max_norm", o.clip_grad_max_norm);
+  own.emplace("clip_grad_norm_type", o.clip_grad_norm_type);
+  return own;
+}
+
+}  // namespace graven::detail
+
 namespace graven::optim {
 
 class Optimizer {
@@ -117,8 +139,9 @@ class Groups {
 /// their values by its names.
 template <class OptimizerOptions>
 class OptimizerOf : public Optimizer {
- protected:
-  OptimizerOf(std::vector<Tensor> parameters, OptimizerOptions options, Location where)
+ public:
+  explicit OptimizerOf(std::vector<Tensor> parameters, OptimizerOptions options = {},
+                       Location where = Location::current())
       : Optimizer(OptimizerOptions::kind, {{std::move(parameters), values_of(options)}}, where) {}
   explicit OptimizerOf(const Groups<OptimizerOptions>& groups)
       : Optimizer(OptimizerOptions::kind, values_of(groups.groups()), groups.where()) {}
@@ -144,16 +167,13 @@ struct SGDOptions {
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
   static constexpr const char* kind = "sgd";
-  std::map<std::string, double> values() const;
+  std::map<std::string, double> values() const { return detail::option_values(*this); }
 };
 
 /// b <- momentum b + (1 - dampening) g, first b = g; p <- p - lr (nesterov ? g + momentum b : b), with g including
 /// weight_decay p.
-class SGD : public OptimizerOf<SGDOptions> {
- public:
-  explicit SGD(std::vector<Tensor> parameters, SGDOptions options = {}, Location where = Location::current())
-      : OptimizerOf(std::move(parameters), options, where) {}
-  explicit SGD(const Groups<SGDOptions>& groups) : OptimizerOf(groups) {}
+struct SGD : OptimizerOf<SGDOptions> {
+  using OptimizerOf::OptimizerOf;
 };
 
 struct AdamOptions {
@@ -167,15 +187,12 @@ struct AdamOptions {
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
   static constexpr const char* kind = "adam";
-  std::map<std::string, double> values() const;
+  std::map<std::string, double> values() const { return detail::option_values(*this); }
 };
 
 /// Kingma and Ba 2015, with bias correction; weight decay is added to the gradient.
-class Adam : public OptimizerOf<AdamOptions> {
- public:
-  explicit Adam(std::vector<Tensor> parameters, AdamOptions options = {}, Location where = Location::current())
-      : OptimizerOf(std::move(parameters), options, where) {}
-  explicit Adam(const Groups<AdamOptions>& groups) : OptimizerOf(groups) {}
+struct Adam : OptimizerOf<AdamOptions> {
+  using OptimizerOf::OptimizerOf;
 };
 
 struct AdamWOptions {
@@ -189,15 +206,12 @@ struct AdamWOptions {
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
   static constexpr const char* kind = "adamw";
-  std::map<std::string, double> values() const;
+  std::map<std::string, double> values() const { return detail::option_values(*this); }
 };
 
 /// Loshchilov and Hutter 2019: p <- p (1 - lr weight_decay) first.
-class AdamW : public OptimizerOf<AdamWOptions> {
- public:
-  explicit AdamW(std::vector<Tensor> parameters, AdamWOptions options = {}, Location where = Location::current())
-      : OptimizerOf(std::move(parameters), options, where) {}
-  explicit AdamW(const Groups<AdamWOptions>& groups) : OptimizerOf(groups) {}
+struct AdamW : OptimizerOf<AdamWOptions> {
+  using OptimizerOf::OptimizerOf;
 };
 
 struct RMSpropOptions {
@@ -211,17 +225,16 @@ struct RMSpropOptions {
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
   static constexpr const char* kind = "rmsprop";
-  std::map<std::string, double> values() const;
+  std::map<std::string, double> values() const {
+    return detail::option_values(*this, {{"alpha", alpha}, {"centered", centered ? 1 : 0}});
+  }
 };
 
 /// Hinton 2012; centered: Graves 2013. s <- alpha s + (1 - alpha) g^2; p <- p - lr g / (sqrt(s) + eps); centered: the
 /// root of s - a^2 with a <- a + (1 - alpha) (g - a), 0 where rounding makes it negative (PyTorch: NaN); momentum: b <-
 /// momentum b + g / (...); p <- p - lr b.
-class RMSprop : public OptimizerOf<RMSpropOptions> {
- public:
-  explicit RMSprop(std::vector<Tensor> parameters, RMSpropOptions options = {}, Location where = Location::current())
-      : OptimizerOf(std::move(parameters), options, where) {}
-  explicit RMSprop(const Groups<RMSpropOptions>& groups) : OptimizerOf(groups) {}
+struct RMSprop : OptimizerOf<RMSpropOptions> {
+  using OptimizerOf::OptimizerOf;
 };
 
 struct AdagradOptions {
@@ -234,15 +247,15 @@ struct AdagradOptions {
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
   static constexpr const char* kind = "adagrad";
-  std::map<std::string, double> values() const;
+  std::map<std::string, double> values() const {
+    return detail::option_values(*this,
+                                 {{"lr_decay", lr_decay}, {"initial_accumulator_value", initial_accumulator_value}});
+  }
 };
 
 /// Duchi, Hazan and Singer 2011: s <- s + g^2; p <- p - lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps).
-class Adagrad : public OptimizerOf<AdagradOptions> {
- public:
-  explicit Adagrad(std::vector<Tensor> parameters, AdagradOptions options = {}, Location where = Location::current())
-      : OptimizerOf(std::move(parameters), options, where) {}
-  explicit Adagrad(const Groups<AdagradOptions>& groups) : OptimizerOf(groups) {}
+struct Adagrad : OptimizerOf<AdagradOptions> {
+  using OptimizerOf::OptimizerOf;
 };
 
 struct AdadeltaOptions {
@@ -254,16 +267,13 @@ struct AdadeltaOptions {
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
   static constexpr const char* kind = "adadelta";
-  std::map<std::string, double> values() const;
+  std::map<std::string, double> values() const { return detail::option_values(*this, {{"rho", rho}}); }
 };
 
 /// Zeiler 2012: s <- rho s + (1 - rho) g^2; d = sqrt(a + eps) / sqrt(s + eps) g; a <- rho a + (1 - rho) d^2; p <- p -
 /// lr d.
-class Adadelta : public OptimizerOf<AdadeltaOptions> {
- public:
-  explicit Adadelta(std::vector<Tensor> parameters, AdadeltaOptions options = {}, Location where = Location::current())
-      : OptimizerOf(std::move(parameters), options, where) {}
-  explicit Adadelta(const Groups<AdadeltaOptions>& groups) : OptimizerOf(groups) {}
+struct Adadelta : OptimizerOf<AdadeltaOptions> {
+  using OptimizerOf::OptimizerOf;
 };
 
 struct LAMBOptions {
@@ -277,17 +287,16 @@ struct LAMBOptions {
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
   static constexpr const char* kind = "lamb";
-  std::map<std::string, double> values() const;
+  std::map<std::string, double> values() const {
+    return detail::option_values(*this, {{"decoupled", adam_w_mode ? 1 : 0}});
+  }
 };
 
 /// You et al. 2020, algorithm 2: r = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p, with Adam's
 /// means m and v; p <- p - lr |p| / |r| r, where the norms are of the whole tensor, and their ratio is 1 if either is
 /// 0.
-class LAMB : public OptimizerOf<LAMBOptions> {
- public:
-  explicit LAMB(std::vector<Tensor> parameters, LAMBOptions options = {}, Location where = Location::current())
-      : OptimizerOf(std::move(parameters), options, where) {}
-  explicit LAMB(const Groups<LAMBOptions>& groups) : OptimizerOf(groups) {}
+struct LAMB : OptimizerOf<LAMBOptions> {
+  using OptimizerOf::OptimizerOf;
 };
 
 struct NAdamOptions {
@@ -301,17 +310,16 @@ struct NAdamOptions {
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
   static constexpr const char* kind = "nadam";
-  std::map<std::string, double> values() const;
+  std::map<std::string, double> values() const {
+    return detail::option_values(*this, {{"momentum_decay", momentum_decay}});
+  }
 };
 
 /// Dozat 2016: Adam with Nesterov's momentum, which grows towards betas.first. mu_t = betas.first (1 - 0.96^(t
 /// momentum_decay) / 2); p <- p - (lr (1 - mu_t) / (1 - mu_1 ... mu_t) g + lr mu_t+1 / (1 - mu_1 ... mu_t+1) m) /
 /// (sqrt(v / (1 - beta2^t)) + eps). The product of the mu is computed from the step, and is no state.
-class NAdam : public OptimizerOf<NAdamOptions> {
- public:
-  explicit NAdam(std::vector<Tensor> parameters, NAdamOptions options = {}, Location where = Location::current())
-      : OptimizerOf(std::move(parameters), options, where) {}
-  explicit NAdam(const Groups<NAdamOptions>& groups) : OptimizerOf(groups) {}
+struct NAdam : OptimizerOf<NAdamOptions> {
+  using OptimizerOf::OptimizerOf;
 };
 
 struct RAdamOptions {
@@ -324,16 +332,13 @@ struct RAdamOptions {
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
   static constexpr const char* kind = "radam";
-  std::map<std::string, double> values() const;
+  std::map<std::string, double> values() const { return detail::option_values(*this); }
 };
 
 /// Liu et al. 2019: Adam without its adaptive rate in the first steps, where v says little, and with a factor that
 /// rectifies its variance later.
-class RAdam : public OptimizerOf<RAdamOptions> {
- public:
-  explicit RAdam(std::vector<Tensor> parameters, RAdamOptions options = {}, Location where = Location::current())
-      : OptimizerOf(std::move(parameters), options, where) {}
-  explicit RAdam(const Groups<RAdamOptions>& groups) : OptimizerOf(groups) {}
+struct RAdam : OptimizerOf<RAdamOptions> {
+  using OptimizerOf::OptimizerOf;
 };
 
 struct AdamaxOptions {
@@ -345,15 +350,12 @@ struct AdamaxOptions {
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
   static constexpr const char* kind = "adamax";
-  std::map<std::string, double> values() const;
+  std::map<std::string, double> values() const { return detail::option_values(*this); }
 };
 
 /// Kingma and Ba 2015: u <- max(beta2 u, |g| + eps); p <- p - lr / (1 - beta1^t) m / u.
-class Adamax : public OptimizerOf<AdamaxOptions> {
- public:
-  explicit Adamax(std::vector<Tensor> parameters, AdamaxOptions options = {}, Location where = Location::current())
-      : OptimizerOf(std::move(parameters), options, where) {}
-  explicit Adamax(const Groups<AdamaxOptions>& groups) : OptimizerOf(groups) {}
+struct Adamax : OptimizerOf<AdamaxOptions> {
+  using OptimizerOf::OptimizerOf;
 };
 
 struct RpropOptions {
@@ -365,16 +367,18 @@ struct RpropOptions {
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
   static constexpr const char* kind = "rprop";
-  std::map<std::string, double> values() const;
+  std::map<std::string, double> values() const {
+    return detail::option_values(*this, {{"etaminus", etas.first},
+                                         {"etaplus", etas.second},
+                                         {"step_size_min", step_sizes.first},
+                                         {"step_size_max", step_sizes.second}});
+  }
 };
 
 /// Riedmiller and Braun 1993: each element has a step of its own, which grows while the gradient keeps its sign; p <- p
 /// - sign(g) step. Where the sign turns, the element stays. For gradients of all data.
-class Rprop : public OptimizerOf<RpropOptions> {
- public:
-  explicit Rprop(std::vector<Tensor> parameters, RpropOptions options = {}, Location where = Location::current())
-      : OptimizerOf(std::move(parameters), options, where) {}
-  explicit Rprop(const Groups<RpropOptions>& groups) : OptimizerOf(groups) {}
+struct Rprop : OptimizerOf<RpropOptions> {
+  using OptimizerOf::OptimizerOf;
 };
 
 struct LionOptions {
@@ -385,15 +389,12 @@ struct LionOptions {
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
   static constexpr const char* kind = "lion";
-  std::map<std::string, double> values() const;
+  std::map<std::string, double> values() const { return detail::option_values(*this); }
 };
 
 /// Chen et al. 2023: p <- p (1 - lr weight_decay) - lr sign(beta1 m + (1 - beta1) g); m <- beta2 m + (1 - beta2) g.
-class Lion : public OptimizerOf<LionOptions> {
- public:
-  explicit Lion(std::vector<Tensor> parameters, LionOptions options = {}, Location where = Location::current())
-      : OptimizerOf(std::move(parameters), options, where) {}
-  explicit Lion(const Groups<LionOptions>& groups) : OptimizerOf(groups) {}
+struct Lion : OptimizerOf<LionOptions> {
+  using OptimizerOf::OptimizerOf;
 };
 
 struct AdafactorOptions {
@@ -414,12 +415,8 @@ struct AdafactorOptions {
 /// Shazeer and Stern 2018: of the last two dimensions only the means of squares of rows and of columns are kept, R and
 /// C, and v = R C / max(mean(R), eps.first); parameters of fewer dimensions keep v. u = g / sqrt(max(v, eps.first^2));
 /// p <- p (1 - lr weight_decay) - min(lr, 1 / sqrt(t)) max(eps.second, rms(p)) / max(1, rms(u) / d) u.
-class Adafactor : public OptimizerOf<AdafactorOptions> {
- public:
-  explicit Adafactor(std::vector<Tensor> parameters, AdafactorOptions options = {},
-                     Location where = Location::current())
-      : OptimizerOf(std::move(parameters), options, where) {}
-  explicit Adafactor(const Groups<AdafactorOptions>& groups) : OptimizerOf(groups) {}
+struct Adafactor : OptimizerOf<AdafactorOptions> {
+  using OptimizerOf::OptimizerOf;
 };
 
 struct LARSOptions {
@@ -434,16 +431,15 @@ struct LARSOptions {
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
   static constexpr const char* kind = "lars";
-  std::map<std::string, double> values() const;
+  std::map<std::string, double> values() const {
+    return detail::option_values(*this, {{"trust_coefficient", trust_coefficient}});
+  }
 };
 
 /// You, Gitman and Ginsburg 2017: SGD whose g, with weight_decay p, is first scaled by trust_coefficient |p| / (|g| +
 /// weight_decay |p| + eps), the norms being the whole tensor's; by 1 if either is 0.
-class LARS : public OptimizerOf<LARSOptions> {
- public:
-  explicit LARS(std::vector<Tensor> parameters, LARSOptions options = {}, Location where = Location::current())
-      : OptimizerOf(std::move(parameters), options, where) {}
-  explicit LARS(const Groups<LARSOptions>& groups) : OptimizerOf(groups) {}
+struct LARS : OptimizerOf<LARSOptions> {
+  using OptimizerOf::OptimizerOf;
 };
 
 enum class LineSearch : std::uint8_t { none, strong_wolfe };

@@ -1,0 +1,12 @@
+// What a node becomes on the CPU: the kernel of kernels/cpu, with the memory that it works in, or, of types and layouts
+// that this does not cover, the one of kernels/reference.
+#pragma once
+
+#include "ir/call.h"
+#include "ir/graph.h"
+
+namespace graven::codegen {
+
+ir::KernelCall lower_for_cpu(const ir::NodeView& node);
+
+}  // namespace graven::codegen
