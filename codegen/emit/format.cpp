@@ -19,6 +19,14 @@ namespace graven::codegen {
 
 namespace {
 
+constexpr int kSeconds = 120;  ///< that the formatter may take to answer on a busy machine
+
+/// Texts that are formatted now and then would make two projects of one graph.
+[[noreturn]] void refuse_silence(const std::string& formatter) {
+  throw UserError(formatter + ": no answer within " + std::to_string(kSeconds) + " s")
+      .note("expected  a clang-format 19 that answers, or --no-format");
+}
+
 // The emitted style, independent of any file on the machine.
 constexpr const char* kStyle =
     "--style={BasedOnStyle: Google, ColumnLimit: 120, DerivePointerAlignment: false, PointerAlignment: Left, "
@@ -43,7 +51,8 @@ std::string find_formatter() {
   for (const char* name : {"clang-format-19", "clang-format"}) {
     const std::string path = find_program(name);
     if (path.empty()) continue;
-    const ProcessResult version = run_process({path, "--version"}, {.seconds = 10});
+    const ProcessResult version = run_process({path, "--version"}, {.seconds = kSeconds});
+    if (version.timed_out) refuse_silence(path);
     if (version.exit_status == 0 && version.output.find("version 19.") != std::string::npos) return path;
   }
   return {};
@@ -84,15 +93,18 @@ bool format_texts(std::map<std::string, std::string>& files, const std::vector<s
   std::stable_sort(order.begin(), order.end(),
                    [&](auto a, auto b) { return files.at(work[a].first).size() > files.at(work[b].first).size(); });
   std::atomic<std::size_t> next{0};
-  std::atomic<bool> succeeded{true};
+  std::atomic<bool> succeeded{true}, silent{false};
   const std::size_t count = std::min<std::size_t>(std::max(1u, std::thread::hardware_concurrency()), 8);
   std::vector<std::thread> workers;
   for (std::size_t w = 0; w < count; ++w)
     workers.emplace_back([&] {
       try {
-        for (std::size_t i = next++; i < order.size(); i = next++)
-          if (run_process({formatter, kStyle, "-i", work[order[i]].second.string()}, {.seconds = 120}).exit_status != 0)
-            succeeded = false;
+        for (std::size_t i = next++; i < order.size(); i = next++) {
+          const ProcessResult r =
+              run_process({formatter, kStyle, "-i", work[order[i]].second.string()}, {.seconds = kSeconds});
+          if (r.timed_out) silent = true;
+          if (r.exit_status != 0) succeeded = false;
+        }
       } catch (const std::exception&) {
         succeeded = false;
       }
@@ -102,6 +114,7 @@ bool format_texts(std::map<std::string, std::string>& files, const std::vector<s
     for (const auto& [path, file] : work)
       if (std::string text = read(file); !text.empty()) files[path] = std::move(text);
   fs::remove_all(folder, ignored);
+  if (silent) refuse_silence(formatter);
   return succeeded;
 }
 

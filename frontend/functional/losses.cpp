@@ -48,6 +48,12 @@ Tensor reduce_loss(const Tensor& losses, Reduction reduction, const char* functi
   fail(function, "the reduction batchmean is kl_div's", where);
 }
 
+/// Differences of unsigned integers would wrap.
+void require_floating(const char* function, const Operand& input, const Operand& target, Location where) {
+  if (const DType d = detail::promoted(input, target); !ir::is_floating(d))
+    fail(function, "needs floating-point numbers, got " + std::string(ir::name(d)), where);
+}
+
 /// Once for each line: a target that is broadcast against the input, [4] against [4, 1], is seldom meant. Other than
 /// where one of them is a part of the other's size, which means what it says.
 void warn_of_broadcast(const Tensor& result, const Operand& input, const Operand& target, Location where) {
@@ -207,6 +213,7 @@ Tensor l1_loss(const Operand& input, const Operand& target, Reduction reduction)
 Tensor smooth_l1_loss(const Operand& input, const Operand& target, Reduction reduction, double beta) {
   const At at(input.where().in("smooth_l1_loss"));
   if (!(beta >= 0)) fail("smooth_l1_loss", "beta must not be negative, got " + fmt::format("{}", beta), at.where());
+  require_floating("smooth_l1_loss", input, target, at.where());
   if (beta == 0) return l1_loss(at(input), target, reduction);
   const Tensor d = at.sub(input, target), size = abs(at(d));
   warn_of_broadcast(d, input, target, at.where());
@@ -218,6 +225,7 @@ Tensor smooth_l1_loss(const Operand& input, const Operand& target, Reduction red
 Tensor huber_loss(const Operand& input, const Operand& target, Reduction reduction, double delta) {
   const At at(input.where().in("huber_loss"));
   if (!(delta > 0)) fail("huber_loss", "delta must be positive, got " + fmt::format("{}", delta), at.where());
+  require_floating("huber_loss", input, target, at.where());
   const Tensor d = at.sub(input, target), size = abs(at(d));
   warn_of_broadcast(d, input, target, at.where());
   const Tensor inside = at.mul(square(at(d)), 0.5), outside = at.mul(at.add(size, -0.5 * delta), delta);
@@ -349,6 +357,7 @@ Tensor multi_margin_loss(const Operand& input, const Operand& target, const Mult
   const Tensor& x = input.tensor();
   if (x.dim() < 1 || x.dim() > 2)
     fail("multi_margin_loss", "expects an input of [classes] or [batch, classes], got " + x.describe(), at.where());
+  require_floating("multi_margin_loss", input, input, at.where());
   check_class_weight("multi_margin_loss", o.weight, x, at.where());
   const Rows rows = rows_of(input, target, "multi_margin_loss");
   const Dim classes = rows.scores.shape()[1];

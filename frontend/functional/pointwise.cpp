@@ -213,6 +213,8 @@ Tensor bitwise_xor(const Operand& a, const Operand& b) {
 
 Tensor lerp(const Operand& start, const Operand& end, const Operand& weight) {
   const At at(start.where().in("lerp"));
+  if (const DType d = detail::promoted(start, end); !ir::is_floating(d))
+    fail("lerp", "needs floating-point numbers, got " + std::string(ir::name(d)), at.where());
   return at.add(start, at.mul(weight, at.sub(end, start)));
 }
 Tensor addcmul(const Operand& x, const Operand& a, const Operand& b, double value) {

@@ -432,8 +432,8 @@ Tensor searchsorted(const Operand& sorted, const Operand& values, bool right) {
     right = side;
   }
   const bool shared = row.dim() == 1;
-  const bool alike =
-      row.dim() == wanted.dim() && std::equal(row.shape().begin(), row.shape().end() - 1, wanted.shape().begin());
+  const bool alike = row.dim() > 0 && row.dim() == wanted.dim() &&
+                     std::equal(row.shape().begin(), row.shape().end() - 1, wanted.shape().begin());
   if (row.dim() == 0 || (!shared && !alike))
     fail("searchsorted",
          "the sorted numbers must be a vector, or have the values' sizes but for the last one, got " + row.describe() +

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -75,6 +76,19 @@ class Command : public testing::Test {
   const fs::path work =
       fs::path(GRAVEN_BINARY_DIR) / "command" / testing::UnitTest::GetInstance()->current_test_info()->name();
 };
+
+TEST_F(Command, SlowFormattersAreWaitedFor) {
+  const std::string formatter = codegen::find_formatter();
+  if (formatter.empty()) GTEST_SKIP() << "clang-format 19 is not installed";
+  ir::write_graph((work / "saved/graph.json").string(), tests::polynomial_training());
+  const fs::path slow = work / "bin/clang-format-19";
+  fs::create_directories(slow.parent_path());
+  std::ofstream(slow) << "#!/bin/sh\nif [ \"$1\" = --version ]; then sleep 11; fi\nexec " << formatter << " \"$@\"\n";
+  fs::permissions(slow, fs::perms::owner_all);
+  const std::vector<std::string> path = {"PATH=" + slow.parent_path().string() + ":" + std::getenv("PATH")};
+  EXPECT_EQ(output({"emit", "saved", "-o", "project", "-q"}, path).find("clang-format"), std::string::npos);
+  output({"emit", "project", "--check"});
+}
 
 TEST_F(Command, CheckNeedsTheFormatterOnlyWhereItDecides) {
   if (codegen::find_formatter().empty()) GTEST_SKIP() << "clang-format 19 is not installed";
