@@ -20,6 +20,7 @@
 #include "frontend/optim_state.h"
 #include "frontend/serialize.h"
 #include "frontend/trace.h"
+#include "ir/analysis.h"
 #include "ir/json.h"
 #include "ir/ops.h"
 #include "ir/optimizer_kind.h"
@@ -147,6 +148,16 @@ bool is_parameters_memory(const ir::Graph& graph, ir::ValueId value) {
   return graph.value(value).kind == ir::ValueKind::parameter;
 }
 
+/// A result that is a variable is, of the graph, what that holds after the call (ir/graph.h). Where build() has
+/// returned what it held before, which it gave to another variable, say, the result is a copy.
+void return_what_was_seen(ir::Graph& graph) {
+  const std::vector<ir::ValueId> memory = ir::memory_roots(graph);
+  for (ir::ValueId& v : graph.outputs) {
+    const ir::ValueId of = memory[static_cast<std::size_t>(v)];
+    if (ir::is_changed(graph, of)) v = graph.add_node(ir::kCast, {v}, {{"dtype", graph.type(v).dtype}}, {}).at(0);
+  }
+}
+
 }  // namespace
 
 struct GraphState {
@@ -182,6 +193,9 @@ struct GraphState {
   std::vector<Recorded> others;  ///< with dynamic input shapes: what was used before it, the last first
   int dynamic_shapes = 0;        ///< how many are kept in all; 0: one, and other types are an error
   StateDict optimizer_states;    ///< by the names of checkpoints; made when they are first needed
+  /// Before build() was recorded: states that what was loaded does not have, of parameters that no loss depended on
+  /// where it was saved.
+  std::set<std::string> not_loaded;
 
   /// "(GRAPH:TrainMlp_0:TrainMlp)", what begins the lines of debug().
   std::string log_name() const { return "(GRAPH:" + name + ":" + class_name + ")"; }
@@ -298,6 +312,10 @@ struct GraphState {
     const auto add = [&](const std::string& state_name, const Tensor& own, const ir::TensorType& type) {
       const auto it =
           std::find_if(before.begin(), before.end(), [&](const auto& entry) { return entry.first == state_name; });
+      if (now.trace && not_loaded.count(state_name))
+        throw UserError(this->name + ": load_state_dict() was given no '" + state_name +
+                        "', and a loss depends on its parameter")
+            .note("load a dictionary that was saved of this graph, or one without optimizer states, strict = false");
       optimizer_states.emplace_back(state_name, own.defined()        ? own
                                                 : it == before.end() ? zeros(type.shape, type.dtype)
                                                                      : it->second);
@@ -334,6 +352,25 @@ struct GraphState {
       for (const auto& entry : before)
         if (!now.states.count(entry.first)) optimizer_states.push_back(entry);
     return optimizer_states;
+  }
+  /// Before build() is recorded nobody knows which parameters a loss depends on. Those of which the dictionary has no
+  /// state at all, where it has that of others, had no part in one where it was saved.
+  std::set<std::string> states_without_loss(const StateDict& given) const {
+    std::set<std::string> names, without;
+    for (const auto& entry : given) names.insert(entry.first);
+    bool others = false;
+    if (now.trace) return without;
+    for (const Recorded::Known& k : now.known) {
+      const std::string path = parameter_names({}).at(
+          optimizers[k.optimizer].optimizer.state()->groups[k.group].parameters[k.parameter].impl().get());
+      std::set<std::string> own;
+      for (const auto& [state, t] : k.states) own.insert(ir::name_of_state(path, state));
+      if (std::none_of(own.begin(), own.end(), [&](const std::string& s) { return names.count(s) != 0; }))
+        without.merge(own);
+      else
+        others = true;
+    }
+    return others ? without : std::set<std::string>();
   }
   optim::Optimizer::State::Group& group_of(const Recorded::Known& k) const {
     return optimizers[k.optimizer].optimizer.state()->groups[k.group];
@@ -648,6 +685,7 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
   require_handles_kept(state_->variables(), recording.handles, state_->name, recording.where);
   trace.finish();
   ir::Graph& graph = trace.graph;
+  return_what_was_seen(graph);
   graph.input_tree = std::move(inputs);
   graph.output_tree = std::move(outputs);
   graph.training = training();
@@ -740,8 +778,10 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
     const Stopwatch stopwatch;
     if (s.debug_level >= 0) std::fputs(fmt::format("{} start compiling.\n", s.log_name()).c_str(), stderr);
     std::vector<graven::detail::CompiledProgram::Variable> variables;
-    for (const auto& [path, t] : s.variables())
-      variables.push_back({path, t->tensor, training_graph && (t->is_buffer || s.trains(t->tensor))});
+    for (const auto& [path, t] : s.variables()) {
+      const bool updated = training_graph && (t->is_buffer || s.trains(t->tensor));
+      variables.push_back({path, t->tensor, updated || ir::is_changed(graph, graph.find(path))});
+    }
     if (training_graph)
       for (const auto& [path, t] : s.states())
         if (s.now.states.count(path)) variables.push_back({path, t, true});
@@ -794,7 +834,10 @@ LoadReport GraphBase::load_state_dict(const StateDict& state, bool strict, Locat
         targets.emplace_back(std::move(name), t.tensor);
   });
   if (training()) check_train_step(state, "load_state_dict of " + state_->name, where);
+  std::set<std::string> left_out = state_->states_without_loss(state);
+  std::erase_if(targets, [&](const auto& entry) { return left_out.count(entry.first) != 0; });
   LoadReport report = load_tensors(targets, state, strict, "load_state_dict of " + state_->name, where);
+  state_->not_loaded = std::move(left_out);
   if (training())
     for (const auto& [name, t] : targets)
       if (name == "train_step") {

@@ -10,6 +10,7 @@
 #include "frontend/optim_state.h"
 #include "frontend/serialize.h"
 #include "frontend/trace.h"
+#include "ir/analysis.h"
 #include "ir/json.h"
 #include "ir/optimizer_kind.h"
 #include "ir/passes/passes.h"
@@ -51,7 +52,8 @@ SavedGraph::SavedGraph(const std::string& directory, Location where) : state_(st
   for (const LoadTarget& target : expected) {
     const ir::Value& v = s.graph.value(s.graph.find(target.name));
     s.variables.push_back({target.name, given.at(target.name).to(target.type.dtype),
-                           training() && (v.kind == ir::ValueKind::buffer || v.trainable)});
+                           (training() && (v.kind == ir::ValueKind::buffer || v.trainable)) ||
+                               ir::is_changed(s.graph, s.graph.find(target.name))});
   }
   const std::set<std::string> trained = ir::parameters_with_gradients(s.graph);
   for (const ir::Optimizer& optimizer : s.graph.optimizers)

@@ -4,9 +4,12 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <utility>
 
+#include "frontend/autograd.h"
 #include "frontend/dispatch.h"
 #include "frontend/module_state.h"
+#include "ir/analysis.h"
 #include "ir/ops.h"
 
 namespace graven::detail {
@@ -175,7 +178,11 @@ ir::ValueId Trace::value_of(const Tensor& t, Location where) {
          where);
   }
   require_current(*impl, where);
-  if (const auto it = variables.find(impl); it != variables.end()) return it->second.current;
+  if (const auto it = variables.find(impl); it != variables.end()) {
+    if (std::exchange(it->second.cut, false))
+      it->second.current = graph.add_node(ir::kDetach, {it->second.current}, {}, origins_at(where)).at(0);
+    return it->second.current;
+  }
   if (impl->is_parameter) {
     UserError error("the parameter " + t.describe() + " of " + impl->owner + " is used in build() of " + graph_name +
                     ", but no module that is registered in the graph has it");
@@ -322,8 +329,13 @@ void Trace::assign(Tensor& x, const Tensor& value, const char* function, Locatio
   struct Written {
     Tensor tensor, becomes;
     ir::ValueId value;
+    ir::ValueId before;  ///< where autograd does not see the change: what the tensor was
   };
-  std::vector<Written> written{{x, value, value_of(value, where)}};
+  const auto before = [&](const Tensor& t) {
+    const bool unseen = !grad_enabled() && t.impl()->trace_id == id && t.impl()->requires_grad;
+    return unseen ? value_of(t, where) : ir::kNone;
+  };
+  std::vector<Written> written{{x, value, value_of(value, where), before(x)}};
   for (;;) {
     TensorImpl& target = *written.back().tensor.impl();
     if (target.trace_id != id || !target.view) break;
@@ -333,25 +345,43 @@ void Trace::assign(Tensor& x, const Tensor& value, const char* function, Locatio
       break;
     }
     const Tensor becomes = written_through(target, written.back().becomes, function, where);
-    written.push_back({Tensor(target.view->base), becomes, value_of(becomes, where)});
+    const Tensor base(target.view->base);
+    written.push_back({base, becomes, value_of(becomes, where), before(base)});
   }
   const TensorImpl& bottom = *written.back().tensor.impl();
+  if (bottom.trace_id != id && bottom.requires_grad && grad_enabled())
+    fail(function,
+         std::string(written.size() == 1 ? "a leaf" : "a view of a leaf") +
+             " that requires a gradient is changed in place; use NoGradGuard, or a new tensor",
+         where);
   if (const auto counted = changes.find(&bottom); counted != changes.end()) ++*counted->second;
   for (const Written& w : written) {
     TensorImpl& target = *w.tensor.impl();
     if (target.trace_id != id) continue;
-    target.value = w.value;
-    target.requires_grad = w.becomes.impl()->requires_grad;
+    if (w.before != ir::kNone) {
+      // Gradients go on, eagerly, to what the tensor was made of.
+      target.value = graph.add_node(ir::kStraightThrough, {w.value, w.before}, {}, origins_at(where)).at(0);
+    } else if (!grad_enabled() && w.becomes.impl()->requires_grad) {
+      target.value = graph.add_node(ir::kDetach, {w.value}, {}, origins_at(where)).at(0);
+    } else {
+      target.value = w.value;
+      target.requires_grad = w.becomes.impl()->requires_grad;
+    }
     if (target.view) target.view->seen = *target.view->changes;
   }
   if (bottom.trace_id == id) return;
   const auto it = variables.find(&bottom);
   if (it != variables.end()) {
-    if (it->second.current == it->second.value) assigned.push_back(&bottom);
+    if (std::find(assigned.begin(), assigned.end(), &bottom) == assigned.end()) {
+      assigned.push_back(&bottom);
+      it->second.losses = graph.losses.size();
+    }
     ir::ValueId held = written.back().value;
     // Eagerly it stays a leaf: what is read from here on adds to the parameter's gradient.
-    if (bottom.is_parameter && bottom.requires_grad && !written.back().becomes.impl()->requires_grad)
+    if (bottom.is_parameter && bottom.requires_grad)
       held = graph.add_node(ir::kStraightThrough, {held, it->second.value}, {}, origins_at(where)).at(0);
+    else
+      it->second.cut = !grad_enabled() && written.back().becomes.impl()->requires_grad;
     it->second.current = held;
     return;
   }
@@ -415,8 +445,9 @@ std::unordered_set<ir::ValueId> reached_by_losses(const ir::Graph& graph, std::s
     const ir::Node& node = graph.nodes[n];
     if (node.is(ir::kDetach)) continue;
     if (std::any_of(node.outputs.begin(), node.outputs.end(), [&](ir::ValueId v) { return reached.count(v) != 0; }))
-      for (const ir::ValueId v : node.inputs)
-        if (v != ir::kNone && ir::is_floating(graph.type(v).dtype)) reached.insert(v);
+      for (std::size_t i = node.is(ir::kStraightThrough) ? 1 : 0; i < node.inputs.size(); ++i)
+        if (const ir::ValueId v = node.inputs[i]; v != ir::kNone && ir::is_floating(graph.type(v).dtype))
+          reached.insert(v);
   }
   return reached;
 }
@@ -460,6 +491,20 @@ void Trace::check_clips() const {
   }
 }
 
+bool Trace::changes_behind_backward(const Variable& variable) const {
+  if (variable.losses == 0) return false;
+  if (variable.losses == graph.losses.size()) return true;
+  const std::unordered_set<ir::ValueId> reached = reached_by_losses(graph, variable.losses);
+  const std::vector<ir::ValueId> memory = ir::memory_roots(graph);
+  const auto is_old = [&](ir::ValueId v) {
+    return v != ir::kNone && memory[static_cast<std::size_t>(v)] == variable.value;
+  };
+  return std::none_of(graph.nodes.begin(), graph.nodes.end(), [&](const ir::Node& node) {
+    return !node.op->alias && std::any_of(node.inputs.begin(), node.inputs.end(), is_old) &&
+           std::any_of(node.outputs.begin(), node.outputs.end(), [&](ir::ValueId v) { return reached.count(v) != 0; });
+  });
+}
+
 void Trace::finish() {
   for (auto& [module, training] : modes) training = module->training;
   for (auto& [impl, taken] : captured) taken.version = impl->storage->version.load(std::memory_order_relaxed);
@@ -467,7 +512,7 @@ void Trace::finish() {
   check_clips();
   for (const TensorImpl* impl : assigned) {
     const Variable& v = variables.at(impl);
-    if (v.current != v.value) graph.donations.push_back({v.value, v.current});
+    if (v.current != v.value) graph.donations.push_back({v.value, v.current, changes_behind_backward(v)});
   }
 }
 

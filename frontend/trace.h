@@ -32,6 +32,8 @@ struct Trace {
   /// Registered parameters and buffers, and the value that each has now (in-place changes rebind it).
   struct Variable {
     ir::ValueId value, current;
+    std::size_t losses = 0;  ///< how many went backward before it was first changed
+    bool cut = false;        ///< it was given the value without autograd: no gradient flows from what reads it
   };
   std::unordered_map<const TensorImpl*, Variable> variables;
   std::vector<const TensorImpl*> assigned;  ///< variables changed in place, in order of first change
@@ -110,6 +112,8 @@ struct Trace {
   void finish();
   void detach_frozen_reads();
   void check_clips() const;
+  /// Whether no backward() after the first change of the variable reaches what reads its old value.
+  bool changes_behind_backward(const Variable& variable) const;
 };
 
 /// The trace that runs on this thread, nullptr when none does.

@@ -123,11 +123,13 @@ Tensor written_through(const TensorImpl& view, const Tensor& value, const char* 
   const ir::OpDef& op = *view.view->op;
   const ir::Attributes& attributes = view.view->attributes;
   const Tensor base(view.view->base);
-  if (op == ir::kDetach)
+  if (op == ir::kDetach) {
+    if (!is_grad_enabled()) return value;  // no gradient flows through the change, whatever the base is
     fail(function,
          "what detach() gave is changed in place in a graph: whether gradients flow through the change cannot be said; "
-         "use a new tensor",
+         "use a new tensor, or NoGradGuard",
          where);
+  }
   if (op == ir::kReshape) return value.reshape(base.shape(), where);
   if (op == ir::kPermute) {
     const ir::Ints& dims = attributes.integers("dims");

@@ -62,6 +62,11 @@ ByValue<bool> fixed(const Graph& graph, std::initializer_list<ValueKind> kinds) 
   return found;
 }
 
+bool is_changed(const Graph& graph, ValueId variable) {
+  return std::any_of(graph.donations.begin(), graph.donations.end(),
+                     [&](const Donation& d) { return d.variable == variable; });
+}
+
 ByValue<ValueId> updated_from(const Graph& graph) {
   ByValue<ValueId> from{kNone};
   for (const Node& node : graph.nodes)

@@ -62,6 +62,9 @@ Node part_of_update(const Node& update, const std::vector<std::size_t>& chosen);
 /// By value: whether it is given, of one of these kinds, and the same in each call.
 ByValue<bool> fixed(const Graph& graph, std::initializer_list<ValueKind> kinds);
 
+/// Whether a donation says that the variable holds another value after the call.
+bool is_changed(const Graph& graph, ValueId variable);
+
 /// By value that an update makes: what it makes it of; kNone of others.
 ByValue<ValueId> updated_from(const Graph& graph);
 

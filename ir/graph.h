@@ -105,6 +105,8 @@ struct Gradient {
 struct Donation {
   ValueId variable = kNone;
   ValueId value = kNone;  ///< of the variable's type
+  /// Of a trace: build() changes it where no later backward() needs what it held before, which gradients may then read.
+  bool behind_backward = false;
 };
 
 /// What the value is called that becomes a variable's: "new(model.fc.weight)".

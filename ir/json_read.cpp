@@ -111,9 +111,11 @@ class Reader {
     });
     if (has_donations)
       each(donations, top.at("donations"), [&](Item item, const Place& place) {
-        Item variable = item, value = item;
-        fields(item, place, {{"variable", &variable}, {"value", &value}});
-        graph_.donations.push_back({reference(variable, place.at("variable")), reference(value, place.at("value"))});
+        Item variable = item, value = item, behind = item;
+        bool says_behind = false;
+        fields(item, place, {{"variable", &variable}, {"value", &value}, {"behind_backward", &behind, &says_behind}});
+        graph_.donations.push_back({reference(variable, place.at("variable")), reference(value, place.at("value")),
+                                    says_behind && boolean(behind, place.at("behind_backward"))});
       });
     if (has_clips) each(clips, top.at("clips"), [&](Item item, const Place& place) { read_clip(item, place); });
     each(optimizers, top.at("optimizers"), [&](Item item, const Place& place) { read_optimizer(item, place); });
@@ -574,7 +576,10 @@ class Reader {
             {"phase", &phase},
             {"origins", &origins}});
     const std::string operator_name = label(op, place.at("op"));
-    if (operator_name == "assign") return read_assignment(inputs, place.at("inputs"));
+    if (operator_name == "assign") {
+      each(outputs, place.at("outputs"), [&](Item result, const Place& at) { fail(at, "no result", result.quote()); });
+      return read_assignment(inputs, place.at("inputs"));
+    }
     Node node;
     node.op = find_op(operator_name);
     if (!node.op) node.op = located(place.at("op"), [&] { return &get_op(operator_name); });

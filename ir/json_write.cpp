@@ -181,6 +181,10 @@ class Writer {
         reference(d.variable);
         line_.key("value");
         reference(d.value);
+        if (d.behind_backward) {
+          line_.key("behind_backward");
+          line_.raw("true");
+        }
         line_.raw("}");
       });
     if (!graph_.clips.empty())

@@ -111,7 +111,9 @@ class Writer {
       say("loss " + word(l["value"]) + (l["gradient"].is_null() ? "" : " from " + word(l["gradient"])));
     for (const Json& g : json_["gradients"]) say("gradient " + word(g["parameter"]) + " = " + word(g["value"]));
     if (json_.contains("donations"))
-      for (const Json& d : json_["donations"]) say("donation " + word(d["variable"]) + " = " + word(d["value"]));
+      for (const Json& d : json_["donations"])
+        say("donation " + word(d["variable"]) + " = " + word(d["value"]) +
+            (d.value("behind_backward", false) ? " (behind_backward)" : ""));
     if (json_.contains("clips"))
       for (const Json& c : json_["clips"])
         say("clip " + word(c["kind"]) + " limit=" + literal(c["limit"]) + ", norm_type=" + literal(c["norm_type"]) +
@@ -522,6 +524,11 @@ class Reader {
       Json donation = {{"variable", reference()}};
       expect('=');
       donation["value"] = reference();
+      if (accept('(')) {
+        if (keyword() != "behind_backward") fail("'behind_backward'");
+        donation["behind_backward"] = true;
+        expect(')');
+      }
       add("donations", donation);
     } else if (what == "clip") {
       Json clip = {{"kind", identifier("norm or value")}};

@@ -113,8 +113,10 @@ void Storage::take_over_variables(const ir::Graph& graph) {
       root[at(node.outputs[output])] = root[at(node.inputs[input])];
   }
   for (const ir::Donation& d : graph.donations)
-    GRAVEN_CHECK(root[at(d.value)] == d.variable,
-                 graph.value(d.variable).name + " is to hold what is made elsewhere: the graph lacks insert_copies");
+    if (root[at(d.value)] != d.variable)
+      throw UserError("the graph is past the pass insert_copies, and '" + graph.value(d.variable).name +
+                      "' is to hold '" + graph.value(d.value).name + "', which is made elsewhere")
+          .note("donate what a copy or an update makes, or emit the graph from an earlier stage");
 }
 
 /// A parameter that is used twice has a gradient of two terms. The one that their sum may overwrite is computed where

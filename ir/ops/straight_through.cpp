@@ -4,7 +4,7 @@ namespace graven::ir {
 
 static void infer_straight_through(InferContext& c) {
   c.require(c.input(0) == c.input(1), [&] {
-    return "x must be " + c.input(1).to_string() + " like the parameter, got " + c.input(0).to_string();
+    return "x must be " + c.input(1).to_string() + " like `before`, got " + c.input(0).to_string();
   });
   ops::infer_any(c);
 }
@@ -14,9 +14,9 @@ static void gradient_of_straight_through(GradientBuilder& g) { g.set(1, g.output
 const OpDef kStraightThrough{
     .name = "straight_through",
     .doc =
-        "y = x, whose gradient is the parameter's: of a parameter that is changed without autograd before it is read "
+        "y = x, whose gradient is that of `before`: of what is changed without autograd before it is read "
         "(the straight-through estimator, Bengio, Leonard and Courville 2013).",
-    .inputs = {{"x"}, {"parameter"}},
+    .inputs = {{"x"}, {"before"}},
     .dtypes = kAnyDType,
     .infer = infer_straight_through,
     .gradient = gradient_of_straight_through,

@@ -38,12 +38,12 @@ class Differentiation {
   }
 
  private:
-  /// Gradients read what forward read. Of a buffer that is changed in place after that, eager mode has kept no copy: an
-  /// error there, and so here.
-  void refuse_what_changed() const {
+  /// Gradients read what forward read. Of a variable that is changed in place after that, and before backward(), eager
+  /// mode has kept no copy: an error there, and so here.
+  void refuse_what_changed() {
     const std::vector<ValueId> memory = memory_roots(graph_, forward_count_);
     ByValue<bool> is_donated, changed;
-    for (const Donation& d : graph_.donations) is_donated[d.variable] = true;
+    for (Donation& d : graph_.donations) is_donated[d.variable] = !std::exchange(d.behind_backward, false);
     for (std::size_t n = 0; n < forward_count_; ++n)
       for (const ValueId v : graph_.nodes[n].inputs)
         if (v != kNone && is_donated(memory[at(v)])) changed[memory[at(v)]] = true;
@@ -59,8 +59,8 @@ class Differentiation {
         const Value& of = graph_.value(memory[at(v)]);
         if (changed(memory[at(v)]))
           throw UserError("backward: '" + of.name + "' " + of.type.to_string() +
-                          ", which a gradient needs, is changed in place after it is used")
-              .note("use a clone() of it, or change it before it is used")
+                          ", which a gradient needs, is changed in place after it is used, and before backward()")
+              .note("change it behind backward(), or before it is used; or use a clone() of it")
               .at(node.origins);
       }
     }

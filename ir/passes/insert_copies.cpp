@@ -70,9 +70,10 @@ class CopyInsertion {
         nodes.push_back(std::move(copy));
         continue;
       }
-      // build() has changed what the update changes further.
+      // build() has changed what the update changes further, which may be another variable's value as well.
       Node& first_update = graph_.nodes[at(uses.maker(update))];
-      std::replace(first_update.inputs.begin(), first_update.inputs.end(), first, copy.outputs[0]);
+      for (const auto& [input, output] : donated_by(first_update))
+        if (first_update.outputs[output] == update) first_update.inputs[input] = copy.outputs[0];
       copy.phase = first_update.phase;
       before[uses.maker(update)].push_back(std::move(copy));
     }

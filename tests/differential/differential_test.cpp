@@ -1,10 +1,10 @@
-// Random graphs, computed in every way there is (checks.h). The bounded run is a test; the long one is the same
-// program:
+// Random graphs, computed in every way there is (checks.h), and random programs, run eagerly and as graphs
+// (random_program.h). The bounded run is a test; the long one is the same program:
 //
 //   build/tests/differential/test_differential --seconds 600 [--seed N] [--emitted 16]
 //
-// goes on from seed N; what differs is shrunk and written to --corpus (default: here). With --emitted, every so many
-// graphs are also emitted, compiled and run as one program.
+// goes on from seed N, with a program after each graph; what differs is shrunk and written to --corpus (default: here).
+// With --emitted, every so many graphs are also emitted, compiled and run as one program.
 //
 // A finding goes into corpus/ as a graph; every graph there is checked for good.
 #include <fmt/format.h>
@@ -16,12 +16,14 @@
 #include <filesystem>
 #include <iostream>
 #include <set>
+#include <tuple>
 
 #include "ir/diagnostic.h"
 #include "ir/json.h"
 #include "ir/op.h"
 #include "tests/differential/checks.h"
 #include "tests/differential/random_graph.h"
+#include "tests/differential/random_program.h"
 #include "tests/differential/symbolic.h"
 
 namespace graven::tests {
@@ -49,6 +51,18 @@ TEST(Differential, RandomGraphsAgreeInEveryWay) {
     ASSERT_FALSE(finding) << "seed " << seed << ", " << finding->check << ": " << finding->text
                           << "\nshrink it with --seed " << seed << " --seconds 1";
   }
+}
+
+TEST(Differential, RandomProgramsMeanTheSameInAGraph) {
+  int programs = 0, by_both = 0;
+  for (const auto& [training, in_backward, count] :
+       {std::tuple(true, false, 200), std::tuple(true, true, 60), std::tuple(false, false, 60)})
+    for (int i = 0; i < count; ++i, ++programs) {
+      const ProgramResult result = check_program(static_cast<std::uint64_t>(programs), training, in_backward);
+      by_both += result.by_both;
+      EXPECT_FALSE(result.finding) << *result.finding;
+    }
+  EXPECT_GE(by_both, programs * 3 / 5);  // the generator is worth what both take
 }
 
 TEST(Differential, EmittedProgramsComputeTheSame) {
@@ -150,6 +164,10 @@ int fuzz(std::uint64_t seed, double seconds, std::uint64_t emitted, const std::s
           }
       }
       batch.clear();
+    }
+    if (const ProgramResult r = check_program(seed, seed % 4 != 0, seed % 8 == 1); r.finding) {
+      ++findings;
+      std::cout << *r.finding;
     }
     const auto finding = check_or_throw(g, seed);
     if (!finding) continue;

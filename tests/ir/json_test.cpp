@@ -40,7 +40,7 @@ Graph everything() {
   const ValueId z = g.call("relu", {p}, {}, {});
   const ValueId w = g.call("relu", {c}, {}, {{"größe", "ü.cpp", 1}});
   g.outputs = {y, x, y, w};
-  g.donations = {{p, z}};
+  g.donations = {{p, z, true}};
   Tree leaf0, leaf1, none, list, map;
   leaf1.index = 1;
   none.kind = Tree::Kind::none;
@@ -123,6 +123,10 @@ TEST(Json, ReadsAssignmentsAsDonations) {
              ",\n{\"outputs\": [], \"op\": \"assign\", \"inputs\": [\"kept\", \"relu\"], \"attributes\": {}, "
              "\"phase\": \"forward\", \"origins\": []}");
   EXPECT_EQ(to_json(from_json(old, "graph.json")), text);
+  const std::string results = "{\"outputs\": [], \"op\": \"assign\"";
+  std::string with_result = old;
+  with_result.replace(with_result.find(results), results.size(), "{\"outputs\": [\"q\"], \"op\": \"assign\"");
+  EXPECT_THROW(from_json(with_result, "graph.json"), UserError);
   old.replace(old.find("[\"kept\", \"relu\"]"), 16, "[\"kept\"]");
   try {
     from_json(old, "graph.json");

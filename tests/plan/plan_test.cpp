@@ -559,6 +559,20 @@ TEST(Plan, TensorsBeyondMemoryAreAUserError) {
   EXPECT_THROW(make_plan(b.graph, planning_target()), UserError);
 }
 
+TEST(Plan, WhatAVariableIsToHoldIsMadeByACopyOrAnUpdate) {
+  Builder b;
+  const ValueId w = b.graph.add_parameter("w", floats(8), true);
+  const ValueId y = b.call(kPlain, {w});
+  b.graph.donations = {{w, y}};
+  try {
+    make_plan(b.graph, planning_target());
+    ADD_FAILURE() << "planned";
+  } catch (const UserError& e) {
+    EXPECT_NE(std::string(e.what()).find("'w' is to hold 'plain', which is made elsewhere"), std::string::npos)
+        << e.what();
+  }
+}
+
 TEST(Plan, EmptyGraphAndEmptyTensors) {
   Builder b;
   EXPECT_EQ(b.plan().arena_bytes, 0);

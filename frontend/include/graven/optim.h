@@ -139,9 +139,8 @@ class Groups {
 /// their values by its names.
 template <class OptimizerOptions>
 class OptimizerOf : public Optimizer {
- public:
-  explicit OptimizerOf(std::vector<Tensor> parameters, OptimizerOptions options = {},
-                       Location where = Location::current())
+ protected:
+  OptimizerOf(std::vector<Tensor> parameters, OptimizerOptions options, Location where)
       : Optimizer(OptimizerOptions::kind, {{std::move(parameters), values_of(options)}}, where) {}
   explicit OptimizerOf(const Groups<OptimizerOptions>& groups)
       : Optimizer(OptimizerOptions::kind, values_of(groups.groups()), groups.where()) {}
@@ -172,8 +171,11 @@ struct SGDOptions {
 
 /// b <- momentum b + (1 - dampening) g, first b = g; p <- p - lr (nesterov ? g + momentum b : b), with g including
 /// weight_decay p.
-struct SGD : OptimizerOf<SGDOptions> {
-  using OptimizerOf::OptimizerOf;
+class SGD : public OptimizerOf<SGDOptions> {
+ public:
+  explicit SGD(std::vector<Tensor> parameters, SGDOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit SGD(const Groups<SGDOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct AdamOptions {
@@ -191,8 +193,11 @@ struct AdamOptions {
 };
 
 /// Kingma and Ba 2015, with bias correction; weight decay is added to the gradient.
-struct Adam : OptimizerOf<AdamOptions> {
-  using OptimizerOf::OptimizerOf;
+class Adam : public OptimizerOf<AdamOptions> {
+ public:
+  explicit Adam(std::vector<Tensor> parameters, AdamOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit Adam(const Groups<AdamOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct AdamWOptions {
@@ -210,8 +215,11 @@ struct AdamWOptions {
 };
 
 /// Loshchilov and Hutter 2019: p <- p (1 - lr weight_decay) first.
-struct AdamW : OptimizerOf<AdamWOptions> {
-  using OptimizerOf::OptimizerOf;
+class AdamW : public OptimizerOf<AdamWOptions> {
+ public:
+  explicit AdamW(std::vector<Tensor> parameters, AdamWOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit AdamW(const Groups<AdamWOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct RMSpropOptions {
@@ -233,8 +241,11 @@ struct RMSpropOptions {
 /// Hinton 2012; centered: Graves 2013. s <- alpha s + (1 - alpha) g^2; p <- p - lr g / (sqrt(s) + eps); centered: the
 /// root of s - a^2 with a <- a + (1 - alpha) (g - a), 0 where rounding makes it negative (PyTorch: NaN); momentum: b <-
 /// momentum b + g / (...); p <- p - lr b.
-struct RMSprop : OptimizerOf<RMSpropOptions> {
-  using OptimizerOf::OptimizerOf;
+class RMSprop : public OptimizerOf<RMSpropOptions> {
+ public:
+  explicit RMSprop(std::vector<Tensor> parameters, RMSpropOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit RMSprop(const Groups<RMSpropOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct AdagradOptions {
@@ -254,8 +265,11 @@ struct AdagradOptions {
 };
 
 /// Duchi, Hazan and Singer 2011: s <- s + g^2; p <- p - lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps).
-struct Adagrad : OptimizerOf<AdagradOptions> {
-  using OptimizerOf::OptimizerOf;
+class Adagrad : public OptimizerOf<AdagradOptions> {
+ public:
+  explicit Adagrad(std::vector<Tensor> parameters, AdagradOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit Adagrad(const Groups<AdagradOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct AdadeltaOptions {
@@ -272,8 +286,11 @@ struct AdadeltaOptions {
 
 /// Zeiler 2012: s <- rho s + (1 - rho) g^2; d = sqrt(a + eps) / sqrt(s + eps) g; a <- rho a + (1 - rho) d^2; p <- p -
 /// lr d.
-struct Adadelta : OptimizerOf<AdadeltaOptions> {
-  using OptimizerOf::OptimizerOf;
+class Adadelta : public OptimizerOf<AdadeltaOptions> {
+ public:
+  explicit Adadelta(std::vector<Tensor> parameters, AdadeltaOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit Adadelta(const Groups<AdadeltaOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct LAMBOptions {
@@ -295,8 +312,11 @@ struct LAMBOptions {
 /// You et al. 2020, algorithm 2: r = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p, with Adam's
 /// means m and v; p <- p - lr |p| / |r| r, where the norms are of the whole tensor, and their ratio is 1 if either is
 /// 0.
-struct LAMB : OptimizerOf<LAMBOptions> {
-  using OptimizerOf::OptimizerOf;
+class LAMB : public OptimizerOf<LAMBOptions> {
+ public:
+  explicit LAMB(std::vector<Tensor> parameters, LAMBOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit LAMB(const Groups<LAMBOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct NAdamOptions {
@@ -318,8 +338,11 @@ struct NAdamOptions {
 /// Dozat 2016: Adam with Nesterov's momentum, which grows towards betas.first. mu_t = betas.first (1 - 0.96^(t
 /// momentum_decay) / 2); p <- p - (lr (1 - mu_t) / (1 - mu_1 ... mu_t) g + lr mu_t+1 / (1 - mu_1 ... mu_t+1) m) /
 /// (sqrt(v / (1 - beta2^t)) + eps). The product of the mu is computed from the step, and is no state.
-struct NAdam : OptimizerOf<NAdamOptions> {
-  using OptimizerOf::OptimizerOf;
+class NAdam : public OptimizerOf<NAdamOptions> {
+ public:
+  explicit NAdam(std::vector<Tensor> parameters, NAdamOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit NAdam(const Groups<NAdamOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct RAdamOptions {
@@ -337,8 +360,11 @@ struct RAdamOptions {
 
 /// Liu et al. 2019: Adam without its adaptive rate in the first steps, where v says little, and with a factor that
 /// rectifies its variance later.
-struct RAdam : OptimizerOf<RAdamOptions> {
-  using OptimizerOf::OptimizerOf;
+class RAdam : public OptimizerOf<RAdamOptions> {
+ public:
+  explicit RAdam(std::vector<Tensor> parameters, RAdamOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit RAdam(const Groups<RAdamOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct AdamaxOptions {
@@ -354,8 +380,11 @@ struct AdamaxOptions {
 };
 
 /// Kingma and Ba 2015: u <- max(beta2 u, |g| + eps); p <- p - lr / (1 - beta1^t) m / u.
-struct Adamax : OptimizerOf<AdamaxOptions> {
-  using OptimizerOf::OptimizerOf;
+class Adamax : public OptimizerOf<AdamaxOptions> {
+ public:
+  explicit Adamax(std::vector<Tensor> parameters, AdamaxOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit Adamax(const Groups<AdamaxOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct RpropOptions {
@@ -377,8 +406,11 @@ struct RpropOptions {
 
 /// Riedmiller and Braun 1993: each element has a step of its own, which grows while the gradient keeps its sign; p <- p
 /// - sign(g) step. Where the sign turns, the element stays. For gradients of all data.
-struct Rprop : OptimizerOf<RpropOptions> {
-  using OptimizerOf::OptimizerOf;
+class Rprop : public OptimizerOf<RpropOptions> {
+ public:
+  explicit Rprop(std::vector<Tensor> parameters, RpropOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit Rprop(const Groups<RpropOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct LionOptions {
@@ -393,8 +425,11 @@ struct LionOptions {
 };
 
 /// Chen et al. 2023: p <- p (1 - lr weight_decay) - lr sign(beta1 m + (1 - beta1) g); m <- beta2 m + (1 - beta2) g.
-struct Lion : OptimizerOf<LionOptions> {
-  using OptimizerOf::OptimizerOf;
+class Lion : public OptimizerOf<LionOptions> {
+ public:
+  explicit Lion(std::vector<Tensor> parameters, LionOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit Lion(const Groups<LionOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct AdafactorOptions {
@@ -415,8 +450,12 @@ struct AdafactorOptions {
 /// Shazeer and Stern 2018: of the last two dimensions only the means of squares of rows and of columns are kept, R and
 /// C, and v = R C / max(mean(R), eps.first); parameters of fewer dimensions keep v. u = g / sqrt(max(v, eps.first^2));
 /// p <- p (1 - lr weight_decay) - min(lr, 1 / sqrt(t)) max(eps.second, rms(p)) / max(1, rms(u) / d) u.
-struct Adafactor : OptimizerOf<AdafactorOptions> {
-  using OptimizerOf::OptimizerOf;
+class Adafactor : public OptimizerOf<AdafactorOptions> {
+ public:
+  explicit Adafactor(std::vector<Tensor> parameters, AdafactorOptions options = {},
+                     Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit Adafactor(const Groups<AdafactorOptions>& groups) : OptimizerOf(groups) {}
 };
 
 struct LARSOptions {
@@ -438,8 +477,11 @@ struct LARSOptions {
 
 /// You, Gitman and Ginsburg 2017: SGD whose g, with weight_decay p, is first scaled by trust_coefficient |p| / (|g| +
 /// weight_decay |p| + eps), the norms being the whole tensor's; by 1 if either is 0.
-struct LARS : OptimizerOf<LARSOptions> {
-  using OptimizerOf::OptimizerOf;
+class LARS : public OptimizerOf<LARSOptions> {
+ public:
+  explicit LARS(std::vector<Tensor> parameters, LARSOptions options = {}, Location where = Location::current())
+      : OptimizerOf(std::move(parameters), options, where) {}
+  explicit LARS(const Groups<LARSOptions>& groups) : OptimizerOf(groups) {}
 };
 
 enum class LineSearch : std::uint8_t { none, strong_wolfe };
