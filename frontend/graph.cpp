@@ -193,9 +193,6 @@ struct GraphState {
   std::vector<Recorded> others;  ///< with dynamic input shapes: what was used before it, the last first
   int dynamic_shapes = 0;        ///< how many are kept in all; 0: one, and other types are an error
   StateDict optimizer_states;    ///< by the names of checkpoints; made when they are first needed
-  /// Before build() was recorded: states that what was loaded does not have, of parameters that no loss depended on
-  /// where it was saved.
-  std::set<std::string> not_loaded;
 
   /// "(GRAPH:TrainMlp_0:TrainMlp)", what begins the lines of debug().
   std::string log_name() const { return "(GRAPH:" + name + ":" + class_name + ")"; }
@@ -312,10 +309,6 @@ struct GraphState {
     const auto add = [&](const std::string& state_name, const Tensor& own, const ir::TensorType& type) {
       const auto it =
           std::find_if(before.begin(), before.end(), [&](const auto& entry) { return entry.first == state_name; });
-      if (now.trace && not_loaded.count(state_name))
-        throw UserError(this->name + ": load_state_dict() was given no '" + state_name +
-                        "', and a loss depends on its parameter")
-            .note("load a dictionary that was saved of this graph, or one without optimizer states, strict = false");
       optimizer_states.emplace_back(state_name, own.defined()        ? own
                                                 : it == before.end() ? zeros(type.shape, type.dtype)
                                                                      : it->second);
@@ -352,25 +345,6 @@ struct GraphState {
       for (const auto& entry : before)
         if (!now.states.count(entry.first)) optimizer_states.push_back(entry);
     return optimizer_states;
-  }
-  /// Before build() is recorded nobody knows which parameters a loss depends on. Those of which the dictionary has no
-  /// state at all, where it has that of others, had no part in one where it was saved.
-  std::set<std::string> states_without_loss(const StateDict& given) const {
-    std::set<std::string> names, without;
-    for (const auto& entry : given) names.insert(entry.first);
-    bool others = false;
-    if (now.trace) return without;
-    for (const Recorded::Known& k : now.known) {
-      const std::string path = parameter_names({}).at(
-          optimizers[k.optimizer].optimizer.state()->groups[k.group].parameters[k.parameter].impl().get());
-      std::set<std::string> own;
-      for (const auto& [state, t] : k.states) own.insert(ir::name_of_state(path, state));
-      if (std::none_of(own.begin(), own.end(), [&](const std::string& s) { return names.count(s) != 0; }))
-        without.merge(own);
-      else
-        others = true;
-    }
-    return others ? without : std::set<std::string>();
   }
   optim::Optimizer::State::Group& group_of(const Recorded::Known& k) const {
     return optimizers[k.optimizer].optimizer.state()->groups[k.group];
@@ -834,10 +808,20 @@ LoadReport GraphBase::load_state_dict(const StateDict& state, bool strict, Locat
         targets.emplace_back(std::move(name), t.tensor);
   });
   if (training()) check_train_step(state, "load_state_dict of " + state_->name, where);
-  std::set<std::string> left_out = state_->states_without_loss(state);
-  std::erase_if(targets, [&](const auto& entry) { return left_out.count(entry.first) != 0; });
-  LoadReport report = load_tensors(targets, state, strict, "load_state_dict of " + state_->name, where);
-  state_->not_loaded = std::move(left_out);
+  LoadReport report;
+  try {
+    report = load_tensors(targets, state, strict, "load_state_dict of " + state_->name, where);
+  } catch (UserError& e) {
+    std::set<std::string> given;
+    for (const auto& entry : state) given.insert(entry.first);
+    const auto& states = state_->optimizer_states;
+    if (!state_->now.trace &&
+        std::any_of(states.begin(), states.end(), [&](const auto& entry) { return given.count(entry.first) == 0; }))
+      e.note(
+          "before it is recorded a graph expects states of all parameters that require a gradient: where no loss "
+          "depends on some of them, compile() it first");
+    throw;
+  }
   if (training())
     for (const auto& [name, t] : targets)
       if (name == "train_step") {

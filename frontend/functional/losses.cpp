@@ -50,7 +50,7 @@ Tensor reduce_loss(const Tensor& losses, Reduction reduction, const char* functi
 
 /// Differences of unsigned integers would wrap.
 void require_floating(const char* function, const Operand& input, const Operand& target, Location where) {
-  if (const DType d = detail::promoted(input, target); !ir::is_floating(d))
+  if (const DType d = detail::promoted(input, target, function); !ir::is_floating(d))
     fail(function, "needs floating-point numbers, got " + std::string(ir::name(d)), where);
 }
 

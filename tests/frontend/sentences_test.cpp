@@ -246,8 +246,7 @@ std::vector<Case> cases() {
          NoGradGuard no_grad;
          s.net.scale.mul_(0.9);
          return loss;
-       },
-       "is changed in place after it is used"},
+       }},
       {"AModuleIsCalledTwice",
        [](const Step& s) {
          Tensor loss = mse_loss(s.net(s.x) + s.net(-s.x), s.y);

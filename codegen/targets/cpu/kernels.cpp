@@ -7,6 +7,7 @@
 
 #include "codegen/lowering/lowering.h"
 #include "ir/diagnostic.h"
+#include "ir/ops.h"
 #include "ir/update_rule.h"
 #include "kernels/config/adafactor.h"
 #include "kernels/config/batch_norm.h"
@@ -298,7 +299,7 @@ ir::KernelCall lower_for_cpu(const ir::NodeView& node) {
   const CpuKernel& kernel = *found->second;
   call.reference = !is_covered(node, kernel.covers);
   // The plain loops of cross entropy read the logits again.
-  if (call.reference && kernel.name == "cross_entropy") call.over.clear();
+  if (call.reference && node.node.is(ir::kCrossEntropy)) call.over.clear();
   if (!call.reference && kernel.workspace_bytes != nullptr) call.workspace_bytes = kernel.workspace_bytes({node, call});
   return call;
 }

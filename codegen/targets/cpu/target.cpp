@@ -7,7 +7,8 @@ namespace graven::codegen {
 namespace {
 
 Target make_cpu_target() {
-  Target target{.passes = ir::kHost, .title = "the CPU", .lower = lower_for_cpu, .constants_in_code = true, .style = {}};
+  Target target{.passes = ir::kHost, .title = "the CPU", .lower = lower_for_cpu, .style = {}};
+  target.constants_in_code = true;
   TargetStyle& style = target.style;
   style.calls.release = "release({data}, {count});";
   style.calls.release_header = "kernels/cpu/release.h";

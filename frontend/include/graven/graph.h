@@ -78,7 +78,8 @@ class GraphBase {
   /// entries in two files, weights.safetensors and optimizer.safetensors, and its number of steps in manifest.json: it
   /// goes on here only with that as "train_step".
   StateDict state_dict() const;
-  /// All or nothing, before or after the first call.
+  /// All or nothing, before or after the first call; where no loss depends on some of the optimizers' parameters,
+  /// behind compile(), which finds out that these have no states.
   LoadReport load_state_dict(const StateDict& state, bool strict = true, Location where = Location::current());
 
   /// Writes the recorded graph and its parameters and buffers as they are now: `directory`/graph.json and
