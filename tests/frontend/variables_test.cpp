@@ -293,7 +293,9 @@ TEST(ChangedVariables, LeavesAreRefusedWithoutAGuardAsEagerly) {
       {"copy_: a leaf that requires a gradient", [](Variables& v, Tensor x) { v.p.copy_(x); }},
       {"fill_: a view of a leaf that requires a gradient", [](Variables& v, Tensor) { v.p[0] = 1.0; }},
   };
-  for (const auto& [says, change] : changes) {
+  for (const auto& c : changes) {
+    const std::string& says = c.first;
+    const auto& change = c.second;
     One graph(change);
     const std::string text = test::error_of([&] { graph(input_of(0)); });
     EXPECT_NE(text.find(says), std::string::npos) << text;
