@@ -2,7 +2,7 @@
 # Adds an elementwise operator, an operator with kernels, an optimizer and a pass to a copy of the tree, as
 # ARCHITECTURE.md tells, and says how many places each touches.
 #
-#   bash tests/additions/run.sh             builds the copy and runs the tests of what was added: a quarter of an hour
+#   bash tests/additions/run.sh             builds the copy and runs the tests of what was added: a few minutes
 #   bash tests/additions/run.sh --compile   looks at the sources that it touches with the compiler alone: CXX, or c++
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -30,13 +30,13 @@ if [ "${1:-}" = --compile ]; then
   exit 0
 fi
 
-cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DGRAVEN_BUILD_SAMPLES=OFF >/dev/null
+cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release >/dev/null
 cmake --build build --target graven_command test_ops test_passes test_house test_cuda_projects
 build/graven ops --markdown >docs/operators.md
 build/test_ops --gtest_filter='*quareplus*:*row_range*:*ignum*:Entries.*:Lowering.*:Table.*'
 build/test_passes --gtest_filter='*drop_signs_below_abs*'
 build/test_house
-build/test_cuda_projects --gtest_filter='CudaOperators.*'
+build/tests/cuda_on_cpu/test_cuda_projects --gtest_filter='CudaOperators.*'
 "${CXX:-c++}" -std=c++20 -DFMT_SHARED -I. -Ifrontend/include "$here/optimizer/signum.cpp" build/libgraven.a -lfmt \
   -lpthread -ldl -o signum
 ./signum
