@@ -3,9 +3,8 @@
 namespace graven::ir {
 
 static void infer_straight_through(InferContext& c) {
-  c.require(c.input(0) == c.input(1), [&] {
-    return "x must be " + c.input(1).to_string() + " like `before`, got " + c.input(0).to_string();
-  });
+  c.require(c.input(0) == c.input(1),
+            [&] { return "x must be " + c.input(1).to_string() + " like `before`, got " + c.input(0).to_string(); });
   ops::infer_any(c);
 }
 

@@ -1,7 +1,6 @@
 #include "codegen/targets/cpu/kernels.h"
 
 #include <algorithm>
-#include <iterator>
 #include <string_view>
 #include <unordered_map>
 
@@ -28,10 +27,9 @@ namespace {
 
 using ir::DType;
 
-// ---- the memory that kernels work in, in bytes, at the symbols' maxima
-// -----------------------------------------------
+// ---- the memory that kernels work in, in bytes, at the symbols' maxima ----------------------------------------------
 
-/// A node's call, whose config's fields are read by name.
+/// A node and its call, whose config's fields are read by name.
 struct Lowered {
   const ir::NodeView& node;
   const ir::KernelCall& call;
@@ -171,8 +169,7 @@ std::int64_t update_with_norms(const Lowered& c) {
 
 }  // namespace scratch
 
-// ---- what they cover
-// -------------------------------------------------------------------------------------------------
+// ---- what they cover ------------------------------------------------------------------------------------------------
 
 enum class Covers : std::uint8_t {
   f32,        ///< where all floating-point numbers are
