@@ -137,25 +137,17 @@ OperatorLines operator_lines(const ir::Graph& graph, bool with_origins) {
   return lines;
 }
 
-/// Whether the value is a parameter, or a parameter's memory under another shape.
-bool is_parameters_memory(const ir::Graph& graph, ir::ValueId value) {
-  for (std::size_t n = graph.nodes.size(); n-- > 0 && graph.value(value).kind == ir::ValueKind::node;) {
-    const ir::Node& node = graph.nodes[n];
-    if (std::find(node.outputs.begin(), node.outputs.end(), value) == node.outputs.end()) continue;
-    if (!node.op->alias) return false;
-    value = node.inputs.at(0);
-  }
-  return graph.value(value).kind == ir::ValueKind::parameter;
-}
-
 /// A result that is a variable is, of the graph, what that holds after the call (ir/graph.h). Where build() has
-/// returned what it held before, which it gave to another variable, say, the result is a copy.
+/// returned what it held before, which the update of a parameter writes over, or which another variable was given, the
+/// result is a copy.
 void return_what_was_seen(ir::Graph& graph) {
   const std::vector<ir::ValueId> memory = ir::memory_roots(graph);
-  for (ir::ValueId& v : graph.outputs) {
-    const ir::ValueId of = memory[static_cast<std::size_t>(v)];
-    if (ir::is_changed(graph, of)) v = graph.add_node(ir::kCast, {v}, {{"dtype", graph.type(v).dtype}}, {}).at(0);
-  }
+  const auto changes = [&](ir::ValueId of) {
+    return ir::is_changed(graph, of) || (!graph.optimizers.empty() && graph.value(of).kind == ir::ValueKind::parameter);
+  };
+  for (ir::ValueId& v : graph.outputs)
+    if (changes(memory[static_cast<std::size_t>(v)]))
+      v = graph.add_node(ir::kCast, {v}, {{"dtype", graph.type(v).dtype}}, {ir::Origin{}}).at(0);
 }
 
 }  // namespace
@@ -607,11 +599,7 @@ void GraphBase::add_output(GraphRecording& recording, const Tensor& value, const
             recording.where);
   Trace& trace = *recording.trace;
   tree.index = static_cast<std::int32_t>(trace.graph.outputs.size());
-  ir::ValueId recorded = trace.value_of(value, {});
-  // A parameter is returned as build() sees it: before the update, which writes into its memory.
-  if (!state_->optimizers.empty() && is_parameters_memory(trace.graph, recorded))
-    recorded = trace.value_of(trace.record(ir::kCast, {value}, {{"dtype", value.dtype()}}, {}).at(0), {});
-  trace.graph.outputs.push_back(recorded);
+  trace.graph.outputs.push_back(trace.value_of(value, {}));
 }
 
 namespace {
@@ -659,7 +647,6 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
   require_handles_kept(state_->variables(), recording.handles, state_->name, recording.where);
   trace.finish();
   ir::Graph& graph = trace.graph;
-  return_what_was_seen(graph);
   graph.input_tree = std::move(inputs);
   graph.output_tree = std::move(outputs);
   graph.training = training();
@@ -700,6 +687,7 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
     if (a.schedule) o.schedule = a.schedule->schedule;
     graph.optimizers.push_back(std::move(o));
   }
+  return_what_was_seen(graph);
   const int level = state_->debug_level;
   if (state_->now.trace) {  // with dynamic input shapes
     state_->others.insert(state_->others.begin(), std::move(state_->now));

@@ -23,7 +23,7 @@ namespace graven::ir {
 /// std::int64_t[8], lists of lists std::int64_t[][8].
 using ConfigField = std::variant<Dim, double, bool, std::vector<Dim>, std::vector<std::vector<Dim>>>;
 
-/// What a node becomes: one call `name<epilogue>(...)`, whose arguments ir/call.h lists.
+/// What a node becomes: one call `name<epilogue>(...)`, whose arguments arguments_of() lists.
 struct KernelCall {
   std::string name = {};         ///< the function, in <file>.h of the target's folder and of kernels/reference
   std::string file = {};         ///< empty: the same as name

@@ -52,8 +52,6 @@ KernelCall linear_update(const NodeView& node);
 
 /// Strides of a contiguous tensor, in elements.
 std::vector<Dim> contiguous_strides(const Shape& shape);
-/// The config fields {outer, size, inner}.
-std::vector<std::pair<std::string, ConfigField>> span_fields(const ops::Span3& span);
 /// The attribute, or false where the operator has none of this name.
 inline bool flag_or_false(const NodeView& node, std::string_view name) {
   const Attribute* found = node.attributes().find(name);

@@ -5,9 +5,7 @@ namespace graven::codegen::lowering {
 
 namespace {
 
-/// `tensor`: the input with numbers for each step, which says their count.
-KernelCall recurrent_call(const NodeView& node, std::size_t tensor, std::size_t weight_hh, std::int64_t gates) {
-  const ops::RecurrentSizes s = ops::recurrent_sizes(node.input(tensor).shape, node.input(weight_hh).shape, gates);
+KernelCall recurrent_call(const NodeView& node, const ops::RecurrentSizes& s) {
   return {.name = std::string(node.node.op->name),
           .file = "recurrent",
           .config = {{"steps", s.steps},
@@ -18,12 +16,12 @@ KernelCall recurrent_call(const NodeView& node, std::size_t tensor, std::size_t 
                      {"relu", flag_or_false(node, "relu")}}};
 }
 
-KernelCall gru(const NodeView& node) { return recurrent_call(node, 0, 1, 3); }
-KernelCall gru_backward(const NodeView& node) { return recurrent_call(node, 2, 4, 3); }
-KernelCall lstm(const NodeView& node) { return recurrent_call(node, 0, 1, 4); }
-KernelCall lstm_backward(const NodeView& node) { return recurrent_call(node, 4, 6, 4); }
-KernelCall rnn(const NodeView& node) { return recurrent_call(node, 0, 1, 1); }
-KernelCall rnn_backward(const NodeView& node) { return recurrent_call(node, 2, 3, 1); }
+KernelCall gru(const NodeView& node) { return recurrent_call(node, ops::gru_sizes(node)); }
+KernelCall gru_backward(const NodeView& node) { return recurrent_call(node, ops::gru_backward_sizes(node)); }
+KernelCall lstm(const NodeView& node) { return recurrent_call(node, ops::lstm_sizes(node)); }
+KernelCall lstm_backward(const NodeView& node) { return recurrent_call(node, ops::lstm_backward_sizes(node)); }
+KernelCall rnn(const NodeView& node) { return recurrent_call(node, ops::rnn_sizes(node)); }
+KernelCall rnn_backward(const NodeView& node) { return recurrent_call(node, ops::rnn_backward_sizes(node)); }
 
 }  // namespace
 

@@ -2,11 +2,12 @@
 
 namespace graven::codegen::lowering {
 
+namespace {
+
+/// The config fields {outer, size, inner}.
 std::vector<std::pair<std::string, ConfigField>> span_fields(const ops::Span3& span) {
   return {{"outer", span.outer}, {"size", span.size}, {"inner", span.inner}};
 }
-
-namespace {
 
 /// Over the attribute 'dims' (or 'dim'). The pass decompose_reductions has seen to it that they lie side by side.
 KernelCall reduce_call(const NodeView& node, std::string name) {

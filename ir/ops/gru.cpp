@@ -24,10 +24,6 @@ static void gradient_gru(GradientBuilder& g) {
   if (g.has_input(3) && g.needs(3)) g.set(3, grads[2]);
 }
 
-static ops::RecurrentSizes sizes_of_gru(const NodeView& node) {
-  return ops::recurrent_sizes(node.input(0).shape, node.input(1).shape, 3);
-}
-
 const OpDef kGru{
     .name = "gru",
     .doc =
@@ -44,7 +40,7 @@ const OpDef kGru{
     .infer = infer_gru,
     .gradient = gradient_gru,
     .gradient_outputs = 2,
-    .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_gru(node)); },
+    .cost = [](const NodeView& node) { return ops::recurrent_cost(ops::gru_sizes(node)); },
     .amp = AmpClass::white,
     .forms = {{.shapes = {{2, 3, 6}, {6, 2}}}},
     .cases =

@@ -16,10 +16,6 @@ static void infer_gru_backward(InferContext& c) {
   c.output(dtype, s.all(s.state));
 }
 
-static ops::RecurrentSizes sizes_of_gru_backward(const NodeView& node) {
-  return ops::recurrent_sizes(node.input(2).shape, node.input(4).shape, 3);
-}
-
 const OpDef kGruBackward{
     .name = "gru_backward",
     .doc =
@@ -36,7 +32,7 @@ const OpDef kGruBackward{
     .attributes = {ops::reverse_attribute()},
     .outputs = {"dsums", "dx", "dh0", "before"},
     .infer = infer_gru_backward,
-    .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_gru_backward(node)); },
+    .cost = [](const NodeView& node) { return ops::recurrent_cost(ops::gru_backward_sizes(node)); },
     .amp = AmpClass::white,
     .forms = {{.shapes = {{2, 3, 2}, {3, 2}, {2, 3, 2}, {2, 3, 8}, {6, 2}}}},
     .cases =

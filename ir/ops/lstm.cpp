@@ -38,10 +38,6 @@ static void gradient_lstm(GradientBuilder& g) {
   }
 }
 
-static ops::RecurrentSizes sizes_of_lstm(const NodeView& node) {
-  return ops::recurrent_sizes(node.input(0).shape, node.input(1).shape, 4);
-}
-
 const OpDef kLstm{
     .name = "lstm",
     .doc =
@@ -66,7 +62,7 @@ const OpDef kLstm{
     .infer = infer_lstm,
     .gradient = gradient_lstm,
     .gradient_outputs = 3,
-    .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_lstm(node)); },
+    .cost = [](const NodeView& node) { return ops::recurrent_cost(ops::lstm_sizes(node)); },
     .amp = AmpClass::white,
     .forms = {{.shapes = {{2, 3, 8}, {8, 2}}}},
     .cases =

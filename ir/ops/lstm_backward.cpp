@@ -20,10 +20,6 @@ static void infer_lstm_backward(InferContext& c) {
   c.output(dtype, s.all(s.state));
 }
 
-static ops::RecurrentSizes sizes_of_lstm_backward(const NodeView& node) {
-  return ops::recurrent_sizes(node.input(4).shape, node.input(6).shape, 4);
-}
-
 const OpDef kLstmBackward{
     .name = "lstm_backward",
     .doc =
@@ -46,7 +42,7 @@ const OpDef kLstmBackward{
     .attributes = {ops::reverse_attribute()},
     .outputs = {"dx", "dh0", "dc0", "before", "dh"},
     .infer = infer_lstm_backward,
-    .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_lstm_backward(node)); },
+    .cost = [](const NodeView& node) { return ops::recurrent_cost(ops::lstm_backward_sizes(node)); },
     .amp = AmpClass::white,
     .forms = {{.shapes = {{2, 3, 2}, {3, 2}, {3, 2}, {2, 3, 2}, {2, 3, 2}, {2, 3, 8}, {8, 2}}}},
     .cases =

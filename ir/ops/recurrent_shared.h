@@ -64,10 +64,18 @@ inline void require_projected_state(const InferContext& c, const RecurrentSizes&
   require_shape(c, i, "weight_hr", dtype, {s.state, s.hidden});
 }
 
-/// As lowering and costs see a node that has passed inference.
-inline RecurrentSizes recurrent_sizes(const Shape& tensor, const Shape& weight, std::int64_t gates) {
-  return {tensor[0], tensor[1], gates, weight[0].value() / gates, weight[1].value()};
+/// Of a node that has passed inference: the input that has numbers for each step, and weight_hh.
+inline RecurrentSizes recurrent_sizes(const NodeView& node, std::size_t tensor, std::size_t weight_hh,
+                                      std::int64_t gates) {
+  const Shape &x = node.input(tensor).shape, &w = node.input(weight_hh).shape;
+  return {x[0], x[1], gates, w[0].value() / gates, w[1].value()};
 }
+inline RecurrentSizes rnn_sizes(const NodeView& node) { return recurrent_sizes(node, 0, 1, 1); }
+inline RecurrentSizes rnn_backward_sizes(const NodeView& node) { return recurrent_sizes(node, 2, 3, 1); }
+inline RecurrentSizes gru_sizes(const NodeView& node) { return recurrent_sizes(node, 0, 1, 3); }
+inline RecurrentSizes gru_backward_sizes(const NodeView& node) { return recurrent_sizes(node, 2, 4, 3); }
+inline RecurrentSizes lstm_sizes(const NodeView& node) { return recurrent_sizes(node, 0, 1, 4); }
+inline RecurrentSizes lstm_backward_sizes(const NodeView& node) { return recurrent_sizes(node, 4, 6, 4); }
 
 inline Cost recurrent_cost(const RecurrentSizes& s) {
   const double rows = static_cast<double>(s.steps.maximum()) * static_cast<double>(s.batch.maximum());

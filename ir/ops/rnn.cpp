@@ -22,10 +22,6 @@ static void gradient_rnn(GradientBuilder& g) {
   if (g.has_input(3) && g.needs(3)) g.set(3, grads[1]);
 }
 
-static ops::RecurrentSizes sizes_of_rnn(const NodeView& node) {
-  return ops::recurrent_sizes(node.input(0).shape, node.input(1).shape, 1);
-}
-
 const OpDef kRnn{
     .name = "rnn",
     .doc =
@@ -41,7 +37,7 @@ const OpDef kRnn{
     .infer = infer_rnn,
     .gradient = gradient_rnn,
     .gradient_outputs = 2,
-    .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_rnn(node)); },
+    .cost = [](const NodeView& node) { return ops::recurrent_cost(ops::rnn_sizes(node)); },
     .amp = AmpClass::white,
     .forms = {{.shapes = {{2, 3, 2}, {2, 2}}}},
     .cases =

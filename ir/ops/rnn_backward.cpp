@@ -14,10 +14,6 @@ static void infer_rnn_backward(InferContext& c) {
   c.output(dtype, s.all(s.state));
 }
 
-static ops::RecurrentSizes sizes_of_rnn_backward(const NodeView& node) {
-  return ops::recurrent_sizes(node.input(2).shape, node.input(3).shape, 1);
-}
-
 const OpDef kRnnBackward{
     .name = "rnn_backward",
     .doc =
@@ -32,7 +28,7 @@ const OpDef kRnnBackward{
     .attributes = {ops::reverse_attribute(), ops::relu_attribute()},
     .outputs = {"dx", "dh0", "before"},
     .infer = infer_rnn_backward,
-    .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_rnn_backward(node)); },
+    .cost = [](const NodeView& node) { return ops::recurrent_cost(ops::rnn_backward_sizes(node)); },
     .amp = AmpClass::white,
     .forms = {{.shapes = {{2, 3, 2}, {3, 2}, {2, 3, 2}, {2, 2}}}},
     .cases =
