@@ -224,13 +224,12 @@ class Verifier {
         broken(node_text(n) + ": its option " + name + " is not its group's " + number_text(value));
     }
     // Whose value an input is need not say what is updated: build() may have given a parameter another's value.
-    ByValue<ValueId> new_value{kNone};  // by position among the inputs
-    for (const auto& [of, output] : donated_by(node)) new_value[static_cast<ValueId>(of)] = node.outputs[output];
+    std::vector<ValueId> becomes(node.inputs.size(), kNone);
+    for (const auto& [of, output] : donated_by(node)) becomes[of] = node.outputs[output];
     const InputRange params = input_range(node, InputRole::parameter);
     for (std::size_t i = params.begin; i < params.begin + params.count && i < node.inputs.size(); ++i) {
-      const ValueId becomes = new_value(static_cast<ValueId>(i));
-      const bool is_held = becomes != kNone && variable_(becomes) != kNone;
-      const ValueId parameter = variable_(is_held ? becomes : node.inputs[i]);
+      const bool is_held = becomes[i] != kNone && variable_(becomes[i]) != kNone;
+      const ValueId parameter = variable_(is_held ? becomes[i] : node.inputs[i]);
       if (parameter == kNone || group_(parameter) != static_cast<std::int64_t>(number))
         broken(node_text(n) + " updates " + (node.inputs[i] == kNone ? "nothing" : value_text(node.inputs[i])) +
                ", which is not in the group of its learning rate");
