@@ -607,6 +607,102 @@ TEST(CudaCrossEntropy, EveryReduction) {
       }
 }
 
+/// Rows of all the sizes at which they are shared in another way, at multiples of 16 bytes and elsewhere.
+template <class T>
+void expect_cross_entropy(std::int64_t rows, std::int64_t classes, double smoothing, bool weighted, std::size_t offset,
+                          double tolerance) {
+  SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(classes) + ", at " + std::to_string(offset));
+  const cross_entropy_config c{
+      .rows = rows, .classes = classes, .reduction = 1, .ignore_index = 2, .label_smoothing = smoothing};
+  const auto logits = numbers<T>(rows * classes, 8, -10, 10);
+  const auto labels = numbers<std::int64_t>(rows, 9, 0, static_cast<double>(classes));
+  const auto weight = numbers<T>(classes, 10, 0.5, 2);
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    T *loss = memory.out<T>(1), *unseen = memory.out<T>(1), *in_place = memory.inout(logits, offset);
+    const std::int64_t* label = memory.in(labels);
+    const T *w = weighted ? memory.in(weight) : nullptr, *dloss = memory.in(std::vector<T>{T(0.75)});
+    cross_entropy(context, c, unseen, nullptr, static_cast<const T*>(in_place), label, w);
+    cross_entropy(context, c, loss, in_place, static_cast<const T*>(in_place), label, w);
+    context.synchronize();
+    memory.result(unseen, 1);
+    memory.result(loss, 1);
+    memory.result(in_place, rows * classes);
+    cross_entropy_backward(context, c, in_place, dloss, static_cast<const T*>(in_place), label, w);
+    context.synchronize();
+    memory.result(in_place, rows * classes);
+  });
+  const auto at = [](const std::vector<T>& v, std::int64_t i) {
+    return static_cast<double>(v[static_cast<std::size_t>(i)]);
+  };
+  const auto w = [&](std::int64_t k) { return weighted ? at(weight, k) : 1.0; };
+  double total = 0, weights = 0, all = 0;
+  for (std::int64_t k = 0; k < classes; ++k) all += w(k);
+  for (const std::int64_t label : labels) weights += label == c.ignore_index ? 0 : w(label);
+  std::vector<double> probabilities, gradient;
+  const double spread = smoothing / static_cast<double>(classes);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t label = labels[static_cast<std::size_t>(r)];
+    const bool counts = label != c.ignore_index;
+    const double own = (1 - smoothing) * w(label);
+    double sum = 0;
+    for (std::int64_t k = 0; k < classes; ++k) sum += std::exp(at(logits, r * classes + k));
+    for (std::int64_t k = 0; k < classes; ++k) {
+      const double x = at(logits, r * classes + k), loss = std::log(sum) - x, p = std::exp(x) / sum;
+      if (counts) total += (k == label) * own * loss + spread * w(k) * loss;
+      const double d = p * (own + spread * all) - (k == label) * own - spread * w(k);
+      probabilities.push_back(p);
+      gradient.push_back(counts ? 0.75 * d / weights : 0);
+    }
+  }
+  expect_close(got[0], {total / weights}, tolerance, "loss without probabilities");
+  expect_close(got[1], {total / weights}, tolerance, "loss");
+  // Against the greatest: of many classes all are small.
+  const auto relative = [](std::vector<double> values, const std::vector<double>& of) {
+    double most = 0;
+    for (const double x : of) most = std::max(most, std::abs(x));
+    for (double& x : values) x /= most;
+    return values;
+  };
+  expect_close(relative(got[2], probabilities), relative(probabilities, probabilities), tolerance, "probabilities");
+  expect_close(relative(got[3], gradient), relative(gradient, gradient), tolerance, "gradient");
+}
+
+TEST(CudaCrossEntropy, EveryWayToShareARow) {
+  for (const std::int64_t classes : {3, 5, 64, 66, 201, 255, 511, 1020, 1027, 2000, 8189, 8200, 13003})
+    for (const std::size_t offset : {0u, 3u})
+      expect_cross_entropy<float>(classes > 4000 ? 3 : 5, classes, offset == 0 ? 0.1 : 0, classes % 2 == 1, offset,
+                                  tolerance_of::cuda_softmax.f32);
+  for (const std::int64_t classes : {7, 127, 700, 5001})
+    for (const std::size_t offset : {0u, 1u}) expect_cross_entropy<double>(3, classes, 0.2, true, offset, 1e-13);
+}
+
+TEST(CudaCrossEntropy, OfMinusInfinityAndNaN) {
+  const float out = -std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (const std::int64_t classes : {40, 9001}) {
+    std::vector<float> logits(static_cast<std::size_t>(4 * classes), out);
+    const auto row = [&](std::int64_t r) { return logits.begin() + r * classes; };
+    row(0)[1] = row(0)[classes - 1] = 2;         // all but two
+    std::fill(row(1) + 3, row(1) + classes, 1);  // the first three
+    *(std::fill_n(row(3), classes - 1, 0), row(3) + classes - 1) = nan;
+    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+      float *loss = memory.out<float>(4), *p = memory.out<float>(4 * classes);
+      cross_entropy(context, cross_entropy_config{.rows = 4, .classes = classes, .reduction = 0}, loss, p,
+                    memory.in(logits), memory.in(std::vector<std::int64_t>{1, 3, 0, 0}));
+      context.synchronize();
+      memory.result(loss, 4);
+      memory.result(p, 4 * classes);
+    });
+    EXPECT_NEAR(got[0][0], std::log(2.0), tolerance_of::cuda_softmax.f32);
+    EXPECT_NEAR(got[0][1], std::log(static_cast<double>(classes - 3)), 1e-5);
+    EXPECT_EQ(got[1][static_cast<std::size_t>(classes - 1)], 0.5);
+    EXPECT_EQ(got[1][static_cast<std::size_t>(classes + 2)], 0);
+    for (const std::size_t r : {2, 3}) {
+      EXPECT_TRUE(std::isnan(got[0][r]));
+      EXPECT_TRUE(std::isnan(got[1][r * static_cast<std::size_t>(classes)]));
+    }
+  }
+}
+
 TEST(CudaCrossEntropy, AWrongLabelMakesTheLossNaN) {
   const auto got = everywhere([&](CudaContext& context, Memory& memory) {
     float* loss = memory.out<float>(2);
