@@ -752,22 +752,36 @@ TEST(CudaFoldBatchNorm, WithAndWithoutOptionalInputs) {
       }
 }
 
-TEST(CudaEpilogue, BiasResidualAndFunctor) {
-  const std::int64_t rows = 13, columns = 7;
-  const auto y = numbers<float>(rows * columns, 1), bias = numbers<float>(columns, 2),
-             residual = numbers<float>(rows * columns, 3);
+template <class T>
+void expect_epilogue(std::int64_t rows, std::int64_t columns, std::size_t offset) {
+  SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(columns) + ", at " + std::to_string(offset));
+  const std::int64_t n = rows * columns;
+  const auto y = numbers<T>(n, 1), bias = numbers<T>(columns, 2), residual = numbers<T>(n, 3);
   const auto got = everywhere([&](CudaContext& context, Memory& memory) {
-    float *a = memory.inout(y), *b = memory.inout(y);
-    epilogue<relu>(context, rows, columns, a, memory.in(bias), static_cast<const float*>(nullptr));
-    epilogue<add, float>(context, rows, columns, b, nullptr, memory.in(residual));
+    T *a = memory.inout(y, offset), *b = memory.inout(y, offset), *c = memory.inout(y);
+    epilogue<relu>(context, rows, columns, a, memory.in(bias), nullptr);
+    epilogue<add>(context, rows, columns, b, nullptr, memory.in(residual));
+    epilogue<add>(context, rows, columns, c, memory.in(bias, offset), memory.in(residual, offset));
     context.synchronize();
-    memory.result(a, rows * columns);
-    memory.result(b, rows * columns);
+    for (const T* result : {a, b, c}) memory.result(result, n);
   });
   for (std::size_t i = 0; i < y.size(); ++i) {
-    EXPECT_EQ(got[0][i], std::max(0.0f, y[i] + bias[i % 7]));
+    const T biased = y[i] + bias[i % static_cast<std::size_t>(columns)];
+    EXPECT_EQ(got[0][i], std::max(T(0), biased));
     EXPECT_EQ(got[1][i], y[i] + residual[i]);
+    EXPECT_EQ(got[2][i], biased + residual[i]);
   }
+}
+
+TEST(CudaEpilogue, BiasResidualAndFunctor) {
+  struct Case {
+    std::int64_t rows, columns;
+  };
+  for (const auto& [rows, columns] : {Case{13, 7}, {1, 1}, {5, 3}, {9, 64}, {700, 2}, {0, 5}, {3, 2000}})
+    for (const std::size_t offset : {0u, 1u}) {
+      expect_epilogue<float>(rows, columns, offset);
+      expect_epilogue<double>(rows, columns, offset);
+    }
 }
 
 // ---- optimizers: three steps over more tensors than one launch takes ------------------------------------------------
