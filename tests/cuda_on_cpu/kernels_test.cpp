@@ -6,6 +6,7 @@
 #include "kernel_harness.h"
 #include "kernels/cuda/arange.cuh"
 #include "kernels/cuda/binary_cross_entropy.cuh"
+#include "kernels/cuda/clip_factor.cuh"
 #include "kernels/cuda/concat.cuh"
 #include "kernels/cuda/cross_entropy.cuh"
 #include "kernels/cuda/elementwise.cuh"
@@ -784,34 +785,42 @@ TEST(CudaEpilogue, BiasResidualAndFunctor) {
     }
 }
 
-// ---- optimizers: three steps over more tensors than one launch takes ------------------------------------------------
+// ---- optimizers: three steps over more tensors than one launch takes, some of several pieces ------------------------
 
-const std::vector<std::int64_t> kTensorSizes = {5, 300, 0, 1, 64, 17, 2, 2, 2, 2, 2, 2, 2,  2,
-                                                2, 2,   2, 2, 2,  2,  2, 2, 2, 2, 2, 9, 260};
+const std::vector<std::int64_t> kTensorSizes = [] {
+  std::vector<std::int64_t> sizes = {5, 300, 0, 1, 64, 2500, 17, 1024, 1025};
+  for (std::int64_t t = 0; t < 120; ++t) sizes.push_back(t % 7);
+  sizes.insert(sizes.end(), {9, 1260, 0});
+  return sizes;
+}();
+/// Elements before a tensor's first: every third is not at a multiple of 16 bytes.
+std::size_t tensor_offset(std::size_t t) { return t % 3 == 1 && kTensorSizes[t] > 0 ? t % 4 : 0; }
 
 /// The state of an optimizer: parameters, gradients, up to three buffers; all tensors.
+template <class T>
 struct OptimizerRun {
-  std::vector<std::vector<float>> tensors[5];
+  std::vector<std::vector<T>> tensors[5];
   OptimizerRun() {
     for (std::size_t a = 0; a < 5; ++a)
       for (std::size_t t = 0; t < kTensorSizes.size(); ++t)
-        tensors[a].push_back(a < 2 ? numbers<float>(kTensorSizes[t], 10 * t + a)
-                                   : std::vector<float>(static_cast<std::size_t>(kTensorSizes[t])));
+        tensors[a].push_back(a < 2 ? numbers<T>(kTensorSizes[t], 10 * t + a)
+                                   : std::vector<T>(static_cast<std::size_t>(kTensorSizes[t])));
   }
 };
 
 using Doubles = std::vector<double>;
 
 /// Three steps on the device, and by `formula` in double, a tensor at a time: parameters and states must agree.
-template <class OnDevice, class Formula>
+template <class T = float, class OnDevice, class Formula>
 void expect_steps(const char* name, double tolerance, const OnDevice& on_device, const Formula& formula) {
-  const OptimizerRun start;
+  const OptimizerRun<T> start;
   const auto count = static_cast<std::int64_t>(kTensorSizes.size());
   const auto got = everywhere([&](CudaContext& context, Memory& memory) {
-    std::vector<float*> pointers[5];
+    std::vector<T*> pointers[5];
     for (std::size_t a = 0; a < 5; ++a)
-      for (const auto& tensor : start.tensors[a]) pointers[a].push_back(memory.inout(tensor));
-    const std::vector<const float*> grads(pointers[1].begin(), pointers[1].end());
+      for (std::size_t t = 0; t < kTensorSizes.size(); ++t)
+        pointers[a].push_back(memory.inout(start.tensors[a][t], tensor_offset(t)));
+    const std::vector<const T*> grads(pointers[1].begin(), pointers[1].end());
     for (std::int64_t step = 1; step <= 3; ++step)
       on_device(context, count, pointers[0].data(), grads.data(), pointers[2].data(), pointers[3].data(),
                 pointers[4].data(), step);
@@ -845,6 +854,79 @@ TEST(CudaUpdate, RunsARule) {
             p[i] -= 0.1 * b[i];
           }
         });
+}
+
+TEST(CudaUpdate, RunsARuleInDouble) {
+  const momentum_config c{0.9, 0.1};
+  expect_steps<double>(
+      "update", 1e-13,
+      [&](CudaContext& context, std::int64_t count, auto p, auto g, auto b, auto, auto, std::int64_t step) {
+        update_parameters<momentum_rule>(context, c, count, p, g, kTensorSizes.data(), 0.1, step, b);
+      },
+      [&](Doubles& p, const Doubles& grad, Doubles& b, Doubles&, Doubles&, int step) {
+        for (std::size_t i = 0; i < p.size(); ++i) {
+          const double g = grad[i] + c.weight_decay * p[i];
+          b[i] = step == 1 ? g : c.momentum * b[i] + g;
+          p[i] -= 0.1 * b[i];
+        }
+      });
+}
+
+TEST(CudaUpdate, TensorsAreCutIntoPiecesOfOneLength) {
+  const std::vector<std::int64_t> sizes = {38597376, 0, 1, 2359296, 768};
+  const std::int64_t length = tensor_piece_size(5, sizes.data(), 4096);
+  EXPECT_EQ(length, 10240);
+  EXPECT_EQ(tensor_piece_size(2, sizes.data() + 1, 4096), 1024);
+  float* const data[] = {nullptr, nullptr, nullptr, nullptr, nullptr};
+  int lists = 0;
+  for_each_list<float, 1>(5, {data}, sizes.data(), 4096, [&](const auto& list, const LaunchShape& shape) {
+    ++lists;
+    const std::int64_t large = (sizes[0] + length - 1) / length, medium = (sizes[3] + length - 1) / length;
+    EXPECT_EQ(list.first_piece[1], large);
+    EXPECT_EQ(list.first_piece[2], large);
+    EXPECT_EQ(list.first_piece[4], large + 1 + medium);
+    EXPECT_EQ(list.pieces, large + medium + 2);
+    EXPECT_EQ(shape.blocks.x, list.pieces);
+    EXPECT_EQ(list.tensor_of(static_cast<std::uint32_t>(large) - 1), 0);
+    EXPECT_EQ(list.tensor_of(static_cast<std::uint32_t>(large)), 2);
+    EXPECT_EQ(list.tensor_of(list.pieces - 1), 4);
+    EXPECT_EQ(list.end_piece(4), list.pieces);
+  });
+  EXPECT_EQ(lists, 1);
+}
+
+template <class T>
+void expect_clip_factor(double norm_type, double max_norm, const std::vector<std::int64_t>& sizes) {
+  std::vector<std::vector<T>> tensors;
+  for (std::size_t t = 0; t < sizes.size(); ++t) tensors.push_back(numbers<T>(sizes[t], t));
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    std::vector<const T*> xs;
+    for (std::size_t t = 0; t < sizes.size(); ++t) xs.push_back(memory.in(tensors[t], sizes[t] > 0 ? t % 3 : 0));
+    T* factor = memory.out<T>(1);
+    clip_factor(context, clip_factor_config{.max_norm = max_norm, .norm_type = norm_type}, factor,
+                static_cast<std::int64_t>(sizes.size()), xs.data(), sizes.data());
+    context.synchronize();
+    memory.result(factor, 1);
+  });
+  double norm = 0;
+  for (const auto& tensor : tensors)
+    for (const T value : tensor) {
+      const double x = std::abs(static_cast<double>(value));
+      norm = std::isinf(norm_type) ? std::max(norm, x) : norm + std::pow(x, norm_type);
+    }
+  if (!std::isinf(norm_type)) norm = std::pow(norm, 1 / norm_type);
+  expect_close(got[0], {std::min(1.0, max_norm / (norm + 1e-6))}, tolerance_of::cuda_elementwise.f32, "clip_factor");
+}
+
+TEST(CudaClipFactor, EveryNorm) {
+  std::vector<std::int64_t> many(200, 3);  // more than one launch takes
+  many[4] = 5000, many[100] = 0, many[199] = 1025;
+  for (const double norm_type : {1.0, 2.0, 3.5, -1.0, static_cast<double>(INFINITY)}) {
+    expect_clip_factor<float>(norm_type, 0.01, {0, 7, 4100, 0});
+    expect_clip_factor<double>(norm_type, 1e6, {1, 0, 5});
+  }
+  expect_clip_factor<float>(2, 0.01, many);
+  expect_clip_factor<float>(2, 1, {0, 0});
 }
 
 TEST(CudaUpdate, RunsARuleWithoutStates) {
