@@ -55,7 +55,8 @@ __device__ inline void store_vector(T* to, const T (&from)[N]) {
   }
 }
 
-// float and double by CUDA's own types.
+// float and double by CUDA's own types. An assignment of such a type may be taken to pieces beside the stores of single
+// elements that stand for it elsewhere; __stwb, an ordinary store, is not.
 template <int N>
 __device__ inline void load_vector(const float* from, float (&to)[N]) {
   static_assert(N % 4 == 0);
@@ -70,7 +71,7 @@ __device__ inline void store_vector(float* to, const float (&from)[N]) {
   static_assert(N % 4 == 0);
 #pragma unroll
   for (int i = 0; i < N; i += 4)
-    *reinterpret_cast<float4*>(to + i) = make_float4(from[i], from[i + 1], from[i + 2], from[i + 3]);
+    __stwb(reinterpret_cast<float4*>(to + i), make_float4(from[i], from[i + 1], from[i + 2], from[i + 3]));
 }
 template <int N>
 __device__ inline void load_vector(const double* from, double (&to)[N]) {
@@ -85,7 +86,7 @@ template <int N>
 __device__ inline void store_vector(double* to, const double (&from)[N]) {
   static_assert(N % 2 == 0);
 #pragma unroll
-  for (int i = 0; i < N; i += 2) *reinterpret_cast<double2*>(to + i) = make_double2(from[i], from[i + 1]);
+  for (int i = 0; i < N; i += 2) __stwb(reinterpret_cast<double2*>(to + i), make_double2(from[i], from[i + 1]));
 }
 
 /// A number that indices below 2^31 are divided by: a multiplication and a shift (Granlund and Montgomery 1994).

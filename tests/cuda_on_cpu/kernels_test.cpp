@@ -424,42 +424,54 @@ TEST(CudaReduce, NaNAndIntegers) {
   EXPECT_EQ(got[3][0], 1) << "of equals the first";
 }
 
-TEST(CudaSoftmax, ForwardAndBackward) {
-  const std::vector<softmax_config> cases = {{1, 1, 1}, {64, 10, 1}, {3, 100, 1}, {2, 7, 5}, {0, 4, 1}, {5, 33, 3}};
-  for (const softmax_config& c : cases) {
-    const std::int64_t n = c.outer * c.size * c.inner;
-    auto x = numbers<float>(n, 6, -20, 20);
-    const auto dy = numbers<float>(n, 7);
-    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
-      float *y = memory.out<float>(n), *log_y = memory.inout(x), *dx = memory.out<float>(n), *log_dx = memory.inout(dy);
-      softmax(context, c, y, memory.in(x));
-      log_softmax(context, c, log_y, static_cast<const float*>(log_y));  // in place
-      softmax_backward(context, c, dx, memory.in(dy), static_cast<const float*>(y));
-      log_softmax_backward(context, c, log_dx, static_cast<const float*>(log_dx), static_cast<const float*>(log_y));
-      context.synchronize();
-      for (const float* result : {y, log_y, dx, log_dx}) memory.result(result, n);
-    });
-    std::vector<double> expected[4];
-    for (auto& e : expected) e.resize(static_cast<std::size_t>(n));
-    for (std::int64_t o = 0; o < c.outer; ++o)
-      for (std::int64_t i = 0; i < c.inner; ++i) {
-        const auto at = [&](std::int64_t s) { return static_cast<std::size_t>((o * c.size + s) * c.inner + i); };
-        double total = 0, dot = 0, dy_sum = 0;
-        for (std::int64_t s = 0; s < c.size; ++s) total += std::exp(static_cast<double>(x[at(s)]));
-        for (std::int64_t s = 0; s < c.size; ++s) {
-          expected[0][at(s)] = std::exp(static_cast<double>(x[at(s)])) / total;
-          expected[1][at(s)] = static_cast<double>(x[at(s)]) - std::log(total);
-          dot += expected[0][at(s)] * static_cast<double>(dy[at(s)]);
-          dy_sum += static_cast<double>(dy[at(s)]);
-        }
-        for (std::int64_t s = 0; s < c.size; ++s) {
-          expected[2][at(s)] = expected[0][at(s)] * (static_cast<double>(dy[at(s)]) - dot);
-          expected[3][at(s)] = static_cast<double>(dy[at(s)]) - expected[0][at(s)] * dy_sum;
-        }
+template <class T>
+void expect_softmax(const softmax_config& c, std::size_t offset, double tolerance) {
+  SCOPED_TRACE(std::to_string(c.outer) + "," + std::to_string(c.size) + "," + std::to_string(c.inner));
+  const std::int64_t n = c.outer * c.size * c.inner;
+  auto x = numbers<T>(n, 6, -20, 20);
+  const auto dy = numbers<T>(n, 7);
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    T *y = memory.out<T>(n, offset), *log_y = memory.inout(x, offset), *dx = memory.out<T>(n, offset),
+      *log_dx = memory.inout(dy, offset);
+    softmax(context, c, y, memory.in(x, offset));
+    log_softmax(context, c, log_y, static_cast<const T*>(log_y));  // in place
+    softmax_backward(context, c, dx, memory.in(dy, offset), static_cast<const T*>(y));
+    log_softmax_backward(context, c, log_dx, static_cast<const T*>(log_dx), static_cast<const T*>(log_y));
+    context.synchronize();
+    for (const T* result : {y, log_y, dx, log_dx}) memory.result(result, n);
+  });
+  std::vector<double> expected[4];
+  for (auto& e : expected) e.resize(static_cast<std::size_t>(n));
+  for (std::int64_t o = 0; o < c.outer; ++o)
+    for (std::int64_t i = 0; i < c.inner; ++i) {
+      const auto at = [&](std::int64_t s) { return static_cast<std::size_t>((o * c.size + s) * c.inner + i); };
+      double total = 0, dot = 0, dy_sum = 0;
+      for (std::int64_t s = 0; s < c.size; ++s) total += std::exp(static_cast<double>(x[at(s)]));
+      for (std::int64_t s = 0; s < c.size; ++s) {
+        expected[0][at(s)] = std::exp(static_cast<double>(x[at(s)])) / total;
+        expected[1][at(s)] = static_cast<double>(x[at(s)]) - std::log(total);
+        dot += expected[0][at(s)] * static_cast<double>(dy[at(s)]);
+        dy_sum += static_cast<double>(dy[at(s)]);
       }
-    const char* names[] = {"softmax", "log_softmax", "softmax_backward", "log_softmax_backward"};
-    for (std::size_t r = 0; r < 4; ++r) expect_close(got[r], expected[r], tolerance_of::cuda_softmax.f32, names[r]);
-  }
+      for (std::int64_t s = 0; s < c.size; ++s) {
+        expected[2][at(s)] = expected[0][at(s)] * (static_cast<double>(dy[at(s)]) - dot);
+        expected[3][at(s)] = static_cast<double>(dy[at(s)]) - expected[0][at(s)] * dy_sum;
+      }
+    }
+  const char* names[] = {"softmax", "log_softmax", "softmax_backward", "log_softmax_backward"};
+  for (std::size_t r = 0; r < 4; ++r) expect_close(got[r], expected[r], tolerance, names[r]);
+}
+
+TEST(CudaSoftmax, ForwardAndBackward) {
+  const std::vector<softmax_config> cases = {
+      {1, 1, 1},   {64, 10, 1},  {3, 100, 1},  {0, 4, 1},    {5, 64, 1},   {6, 61, 1},    {3, 256, 1},
+      {3, 255, 1}, {2, 1024, 1}, {3, 1021, 1}, {2, 8192, 1}, {2, 8190, 1}, {2, 12289, 1},  // rows
+      {2, 7, 5},   {5, 33, 3},   {0, 4, 2},    {3, 1, 40},   {2, 70, 33}};                 // columns
+  for (const softmax_config& c : cases)
+    for (const std::size_t offset : {0u, 1u}) expect_softmax<float>(c, offset, tolerance_of::cuda_softmax.f32);
+  for (const softmax_config& c :
+       std::vector<softmax_config>{{3, 31, 1}, {2, 511, 1}, {2, 600, 1}, {1, 5001, 1}, {2, 9, 3}})
+    expect_softmax<double>(c, 0, 1e-13);
 }
 
 TEST(CudaIndex, GathersAndAddsInOrder) {
@@ -500,8 +512,14 @@ TEST(CudaIndex, GathersAndAddsInOrder) {
 
 TEST(CudaSoftmax, Causal) {
   const float out = -std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  for (const causal_softmax_config c :
-       {causal_softmax_config{2, 5, 5, 0, false}, {3, 40, 40, 0, true}, {2, 3, 70, 4, false}, {2, 7, 3, 0, false}}) {
+  for (const causal_softmax_config c : {causal_softmax_config{2, 5, 5, 0, false},
+                                        {3, 40, 40, 0, true},
+                                        {2, 3, 70, 4, false},
+                                        {2, 7, 3, 0, false},
+                                        {1, 3, 300, 200, false},
+                                        {1, 2, 1500, 1301, true},
+                                        {1, 2, 9001, 4003, false},
+                                        {1, 2, 8400, 8390, true}}) {
     const std::int64_t rows = c.matrices * c.queries, n = rows * c.keys;
     const softmax_config plain{.outer = rows, .size = c.keys, .inner = 1};
     auto x = numbers<float>(n, 1), dy = numbers<float>(n, 2), masked = x, masked_dy = dy;
