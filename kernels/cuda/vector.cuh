@@ -42,6 +42,7 @@ __device__ inline void load_vector(const T* from, T (&to)[N]) {
     for (int j = 0; j < once; ++j) to[i + j] = v.at[j];
   }
 }
+/// By __stwb, an ordinary store: an assignment may be taken to pieces where single elements are stored beside it.
 template <class T, int N>
 __device__ inline void store_vector(T* to, const T (&from)[N]) {
   constexpr int once = static_cast<int>(kVectorAlignment<N, T> / sizeof(T));
@@ -51,15 +52,28 @@ __device__ inline void store_vector(T* to, const T (&from)[N]) {
     neighbours<N, T> v;
 #pragma unroll
     for (int j = 0; j < once; ++j) v.at[j] = from[i + j];
-    *reinterpret_cast<neighbours<N, T>*>(to + i) = v;
+    if constexpr (sizeof v == 16) {
+      unsigned word[4];
+      __builtin_memcpy(word, &v, sizeof v);
+      __stwb(reinterpret_cast<uint4*>(to + i), uint4{word[0], word[1], word[2], word[3]});
+    } else if constexpr (sizeof v == 8) {
+      unsigned word[2];
+      __builtin_memcpy(word, &v, sizeof v);
+      __stwb(reinterpret_cast<uint2*>(to + i), uint2{word[0], word[1]});
+    } else if constexpr (sizeof v == 4) {
+      unsigned word;
+      __builtin_memcpy(&word, &v, sizeof v);
+      __stwb(reinterpret_cast<unsigned*>(to + i), word);
+    } else {
+      *reinterpret_cast<neighbours<N, T>*>(to + i) = v;
+    }
   }
 }
 
-// float and double by CUDA's own types. An assignment of such a type may be taken to pieces beside the stores of single
-// elements that stand for it elsewhere; __stwb, an ordinary store, is not.
+// float and double by CUDA's own types.
 template <int N>
+  requires(N % 4 == 0)
 __device__ inline void load_vector(const float* from, float (&to)[N]) {
-  static_assert(N % 4 == 0);
 #pragma unroll
   for (int i = 0; i < N; i += 4) {
     const float4 v = *reinterpret_cast<const float4*>(from + i);
@@ -67,15 +81,15 @@ __device__ inline void load_vector(const float* from, float (&to)[N]) {
   }
 }
 template <int N>
+  requires(N % 4 == 0)
 __device__ inline void store_vector(float* to, const float (&from)[N]) {
-  static_assert(N % 4 == 0);
 #pragma unroll
   for (int i = 0; i < N; i += 4)
     __stwb(reinterpret_cast<float4*>(to + i), make_float4(from[i], from[i + 1], from[i + 2], from[i + 3]));
 }
 template <int N>
+  requires(N % 2 == 0)
 __device__ inline void load_vector(const double* from, double (&to)[N]) {
-  static_assert(N % 2 == 0);
 #pragma unroll
   for (int i = 0; i < N; i += 2) {
     const double2 v = *reinterpret_cast<const double2*>(from + i);
@@ -83,8 +97,8 @@ __device__ inline void load_vector(const double* from, double (&to)[N]) {
   }
 }
 template <int N>
+  requires(N % 2 == 0)
 __device__ inline void store_vector(double* to, const double (&from)[N]) {
-  static_assert(N % 2 == 0);
 #pragma unroll
   for (int i = 0; i < N; i += 2) __stwb(reinterpret_cast<double2*>(to + i), make_double2(from[i], from[i + 1]));
 }
