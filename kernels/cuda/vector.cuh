@@ -13,6 +13,8 @@
 #include "../config/device.h"
 #ifndef __CUDACC_RTC__
 #include <cuda_runtime.h>
+
+#include <cstring>
 #endif
 
 namespace graven::kernels {
@@ -54,15 +56,15 @@ __device__ inline void store_vector(T* to, const T (&from)[N]) {
     for (int j = 0; j < once; ++j) v.at[j] = from[i + j];
     if constexpr (sizeof v == 16) {
       unsigned word[4];
-      __builtin_memcpy(word, &v, sizeof v);
+      ::memcpy(word, &v, sizeof v);
       __stwb(reinterpret_cast<uint4*>(to + i), uint4{word[0], word[1], word[2], word[3]});
     } else if constexpr (sizeof v == 8) {
       unsigned word[2];
-      __builtin_memcpy(word, &v, sizeof v);
+      ::memcpy(word, &v, sizeof v);
       __stwb(reinterpret_cast<uint2*>(to + i), uint2{word[0], word[1]});
     } else if constexpr (sizeof v == 4) {
       unsigned word;
-      __builtin_memcpy(&word, &v, sizeof v);
+      ::memcpy(&word, &v, sizeof v);
       __stwb(reinterpret_cast<unsigned*>(to + i), word);
     } else {
       *reinterpret_cast<neighbours<N, T>*>(to + i) = v;
