@@ -1,5 +1,5 @@
 // cuda_on_cpu: a CUDA device made of the processor at hand, strict where a real one is silent. It runs CUDA C++ text,
-// whole projects included, as ordinary C++: this folder's cuda_runtime.h, cublasLt.h and cudnn.h stand in for the
+// whole projects included, as ordinary C++: this folder's cuda_runtime.h and cublasLt.h stand in for the
 // toolkit's.
 //
 //   g++ -std=c++20 -Itests/cuda_on_cpu/include -x c++ model.cu ... -x none libcuda_on_cpu.a
