@@ -1,5 +1,5 @@
-// An optimizer's step over all parameters in one launch, or two where it asks for norms of whole tensors. What it
-// computes is a rule's (cpu/update.h): a functor that stands in the project.
+// An optimizer's step over all parameters: a launch for about 80 tensors (tensor_list.cuh), or two where it asks for
+// norms of whole tensors. What it computes is a rule's (cpu/update.h): a functor that stands in the project.
 //
 //   // the host's arrays of device pointers
 //   update_parameters<sgd>(context, config, count, params, grads, sizes, lr, step, states...);
@@ -7,7 +7,10 @@
 //
 // With a factor, which lies on the device, gradients are multiplied by it as they are read.
 //
-// Squares are added up in double, by block and then block after block: the same bits on every run.
+// Parameters, gradients and states are read once, and parameters and states written once, 16 bytes at a time: of adam
+// 28 bytes a float. With norms they are read twice, and the states written twice.
+//
+// Squares are added up in double, by piece and then piece after piece: the same bits on every run.
 #pragma once
 
 #include "../config/update.h"
@@ -16,8 +19,12 @@
 #include "reduce.cuh"
 #include "scalar_math.cuh"
 #include "tensor_list.cuh"
+#include "vector.cuh"
 
 namespace graven::kernels {
+
+/// Pieces that all tensors are cut into; with norms each block adds up those of its tensor.
+inline constexpr std::int64_t kUpdatePieces = 4096, kNormPieces = 1024;
 
 /// Times one is exact.
 template <class T>
@@ -27,66 +34,82 @@ __device__ inline T factor_of_gradients(const T* factor) {
 
 /// S: 0 up to the number of states.
 template <class Rule, class T, int... S>
-__device__ inline void update_elements(const tensor_list<T, 2 + sizeof...(S)>& list,
+__device__ inline void update_elements(const tensor_list<T, 2 + sizeof...(S)>& list, const tensor_piece& piece,
                                        const typename Rule::template numbers<T>& k, const T* factor) {
+  constexpr int N = kVector<T>;
   const T times = factor_of_gradients(factor);
-  T* const p = list.data[0][blockIdx.y];
-  const T* const grad = list.data[1][blockIdx.y];
-  T* const states[] = {list.data[2 + S][blockIdx.y]..., nullptr};
-  for (std::int64_t i = first_item(); i < list.sizes[blockIdx.y]; i += item_stride()) {
-    T value = p[i];
-    T state[] = {states[S][i]..., T(0)};
-    Rule::apply(k, value, grad[i] * times, state[S]...);
-    p[i] = value;
-    ((states[S][i] = state[S]), ...);
+  T* const p = list.data[0][piece.tensor];
+  const T* const grad = list.data[1][piece.tensor];
+  T* const states[] = {list.data[2 + S][piece.tensor]..., nullptr};
+  for (std::int64_t i = piece.first<N>(); i < piece.end; i += kBlock * N) {
+    T value[N], gradient[N], state[sizeof...(S) + 1][N];
+    piece.load(p, i, value);
+    piece.load(grad, i, gradient);
+    (piece.load(states[S], i, state[S]), ...);
+#pragma unroll
+    for (int e = 0; e < N; ++e) Rule::apply(k, value[e], gradient[e] * times, state[S][e]...);
+    piece.store(p, i, value);
+    (piece.store(states[S], i, state[S]), ...);
   }
   (void)states;
 }
 
 template <class Rule, class T, int... S>
-__global__ void update_kernel(tensor_list<T, 2 + sizeof...(S)> list, typename Rule::template numbers<T> k,
-                              const T* factor) {
-  update_elements<Rule, T, S...>(list, k, factor);
+__global__ void __launch_bounds__(kBlock)
+    update_kernel(tensor_list<T, 2 + sizeof...(S)> list, typename Rule::template numbers<T> k, const T* factor) {
+  update_elements<Rule, T, S...>(list, tensor_piece(list), k, factor);
 }
 
-/// Makes the new states. sums [tensors, blocks, norms]: a block's sums of squares.
+/// Makes the new states. sums [pieces, norms]: a piece's sums of squares.
 template <class Rule, class T, int... S>
-__global__ void measure_kernel(tensor_list<T, 2 + sizeof...(S)> list, typename Rule::template numbers<T> k,
-                               const T* factor, double* sums) {
+__global__ void __launch_bounds__(kBlock)
+    measure_kernel(tensor_list<T, 2 + sizeof...(S)> list, typename Rule::template numbers<T> k, const T* factor,
+                   double* sums) {
+  constexpr int N = kVector<T>;
+  const tensor_piece piece(list);
   const T times = factor_of_gradients(factor);
-  const T* const p = list.data[0][blockIdx.y];
-  const T* const grad = list.data[1][blockIdx.y];
-  T* const states[] = {list.data[2 + S][blockIdx.y]..., nullptr};
+  const T* const p = list.data[0][piece.tensor];
+  const T* const grad = list.data[1][piece.tensor];
+  T* const states[] = {list.data[2 + S][piece.tensor]..., nullptr};
   double own[Rule::norms] = {};
-  for (std::int64_t i = first_item(); i < list.sizes[blockIdx.y]; i += item_stride()) {
-    T state[] = {states[S][i]..., T(0)};
-    T measured[Rule::norms];
-    Rule::measure(k, p[i], grad[i] * times, state[S]..., measured);
-    ((states[S][i] = state[S]), ...);
-    for (int norm = 0; norm < Rule::norms; ++norm)
-      own[norm] += static_cast<double>(measured[norm]) * static_cast<double>(measured[norm]);
+  for (std::int64_t i = piece.first<N>(); i < piece.end; i += kBlock * N) {
+    T value[N], gradient[N], state[sizeof...(S) + 1][N];
+    piece.load(p, i, value);
+    piece.load(grad, i, gradient);
+    (piece.load(states[S], i, state[S]), ...);
+#pragma unroll
+    for (int e = 0; e < N; ++e) {
+      T measured[Rule::norms];
+      Rule::measure(k, value[e], gradient[e] * times, state[S][e]..., measured);
+      for (int norm = 0; norm < Rule::norms; ++norm) {
+        const double x = i + e < piece.end ? static_cast<double>(measured[norm]) : 0.0;
+        own[norm] += x * x;
+      }
+    }
+    (piece.store(states[S], i, state[S]), ...);
   }
   for (int norm = 0; norm < Rule::norms; ++norm) {
     const double sum = block_reduce<sum_of>(own[norm]);
-    if (threadIdx.x == 0)
-      sums[Rule::norms * (static_cast<std::int64_t>(blockIdx.y) * gridDim.x + blockIdx.x) + norm] = sum;
+    if (threadIdx.x == 0) sums[Rule::norms * static_cast<std::int64_t>(blockIdx.x) + norm] = sum;
   }
   (void)states;
 }
 
 template <class Rule, class T, class Config, int... S>
-__global__ void update_with_norms_kernel(tensor_list<T, 2 + sizeof...(S)> list, typename Rule::template numbers<T> k,
-                                         Config config, double lr, std::int64_t step, const T* factor,
-                                         const double* sums) {
-  const double* const own = sums + Rule::norms * static_cast<std::int64_t>(blockIdx.y) * gridDim.x;
+__global__ void __launch_bounds__(kBlock)
+    update_with_norms_kernel(tensor_list<T, 2 + sizeof...(S)> list, typename Rule::template numbers<T> k, Config config,
+                             double lr, std::int64_t step, const T* factor, const double* sums) {
+  const tensor_piece piece(list);
+  const std::uint32_t end = list.end_piece(piece.tensor);
   double norms[Rule::norms] = {};
   for (int norm = 0; norm < Rule::norms; ++norm) {
     double sum = 0;
-    for (unsigned block = threadIdx.x; block < gridDim.x; block += blockDim.x) sum += own[Rule::norms * block + norm];
+    for (std::uint32_t of = list.first_piece[piece.tensor] + threadIdx.x; of < end; of += kBlock)
+      sum += sums[Rule::norms * static_cast<std::int64_t>(of) + norm];
     norms[norm] = math::sqrt(block_reduce<sum_of>(sum));
   }
   Rule::at_tensor(k, config, lr, step, norms);
-  update_elements<Rule, T, S...>(list, k, factor);
+  update_elements<Rule, T, S...>(list, piece, k, factor);
 }
 
 #ifndef __CUDACC_RTC__
@@ -101,11 +124,13 @@ void update_lists(CudaContext& context, const Config& config, std::int64_t count
   const auto k = Rule::template at_step<T>(config, lr, step);
   using List = tensor_list<T, 2 + sizeof...(S)>;
   // The list holds pointers of one type; the kernels only read the gradients.
+  constexpr bool has_norms = requires { Rule::norms; };
   for_each_list<T, 2 + sizeof...(S)>(
-      count, {params, const_cast<T* const*>(grads), states...}, sizes, [&](const List& list, const LaunchShape& shape) {
-        if constexpr (requires { Rule::norms; }) {
-          double* sums = static_cast<double*>(
-              context.workspace(std::size_t{Rule::norms} * shape.blocks.x * shape.blocks.y * sizeof(double)));
+      count, {params, const_cast<T* const*>(grads), states...}, sizes, has_norms ? kNormPieces : kUpdatePieces,
+      [&](const List& list, const LaunchShape& shape) {
+        if constexpr (has_norms) {
+          double* sums =
+              static_cast<double*>(context.workspace(std::size_t{Rule::norms} * list.pieces * sizeof(double)));
           launch(context, "measure", &measure_kernel<Rule, T, S...>, shape, list, k, factor, sums);
           launch(context, "update_parameters_with_norms", &update_with_norms_kernel<Rule, T, Config, S...>, shape, list,
                  k, config, lr, step, factor, sums);

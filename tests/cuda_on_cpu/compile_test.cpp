@@ -134,8 +134,9 @@ const std::vector<Case>& cases() {
         "causal_softmax_backward_kernel<double>"}},
       {"binary_cross_entropy", {"binary_cross_entropy_kernel<float>", "binary_cross_entropy_kernel<double>"}},
       {"cross_entropy",
-       {"cross_entropy_kernel<float>", "cross_entropy_weights_kernel<float>", "cross_entropy_total_kernel<double>",
-        "cross_entropy_backward_kernel<float>"}},
+       {"cross_entropy_kernel<8, 2, float>", "cross_entropy_kernel<kBlock, 8, double>",
+        "cross_entropy_long_kernel<float>", "cross_entropy_weights_kernel<float>", "cross_entropy_total_kernel<double>",
+        "cross_entropy_backward_kernel<std::uint32_t, float>", "cross_entropy_backward_kernel<std::int64_t, double>"}},
       {"batch_norm",
        {"batch_norm_moments_kernel<float>", "batch_norm_statistics_kernel<float>", "batch_norm_apply_kernel<double>",
         "batch_norm_gradient_sums_kernel<float>", "batch_norm_backward_kernel<float>"}},
@@ -204,8 +205,8 @@ TEST(CudaCompile, EveryHeaderIsCompiled) {
     bool found = false;
     for (const Case& c : cases()) found = found || name == c.header;
     // Headers of parts, compiled with the kernels that use them.
-    for (const char* part :
-         {"context", "block", "moments", "tensor_list", "scalar_math", "cublas_lt", "conv2d_shape", "mirror"})
+    for (const char* part : {"context", "block", "moments", "tensor_list", "scalar_math", "cublas_lt", "conv2d_shape",
+                             "mirror", "vector", "rows"})
       found = found || name == part;
     if (!found) missing.push_back(name);
   }

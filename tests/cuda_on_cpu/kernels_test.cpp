@@ -6,6 +6,7 @@
 #include "kernel_harness.h"
 #include "kernels/cuda/arange.cuh"
 #include "kernels/cuda/binary_cross_entropy.cuh"
+#include "kernels/cuda/clip_factor.cuh"
 #include "kernels/cuda/concat.cuh"
 #include "kernels/cuda/cross_entropy.cuh"
 #include "kernels/cuda/elementwise.cuh"
@@ -607,6 +608,102 @@ TEST(CudaCrossEntropy, EveryReduction) {
       }
 }
 
+/// Rows of all the sizes at which they are shared in another way, at multiples of 16 bytes and elsewhere.
+template <class T>
+void expect_cross_entropy(std::int64_t rows, std::int64_t classes, double smoothing, bool weighted, std::size_t offset,
+                          double tolerance) {
+  SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(classes) + ", at " + std::to_string(offset));
+  const cross_entropy_config c{
+      .rows = rows, .classes = classes, .reduction = 1, .ignore_index = 2, .label_smoothing = smoothing};
+  const auto logits = numbers<T>(rows * classes, 8, -10, 10);
+  const auto labels = numbers<std::int64_t>(rows, 9, 0, static_cast<double>(classes));
+  const auto weight = numbers<T>(classes, 10, 0.5, 2);
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    T *loss = memory.out<T>(1), *unseen = memory.out<T>(1), *in_place = memory.inout(logits, offset);
+    const std::int64_t* label = memory.in(labels);
+    const T *w = weighted ? memory.in(weight) : nullptr, *dloss = memory.in(std::vector<T>{T(0.75)});
+    cross_entropy(context, c, unseen, nullptr, static_cast<const T*>(in_place), label, w);
+    cross_entropy(context, c, loss, in_place, static_cast<const T*>(in_place), label, w);
+    context.synchronize();
+    memory.result(unseen, 1);
+    memory.result(loss, 1);
+    memory.result(in_place, rows * classes);
+    cross_entropy_backward(context, c, in_place, dloss, static_cast<const T*>(in_place), label, w);
+    context.synchronize();
+    memory.result(in_place, rows * classes);
+  });
+  const auto at = [](const std::vector<T>& v, std::int64_t i) {
+    return static_cast<double>(v[static_cast<std::size_t>(i)]);
+  };
+  const auto w = [&](std::int64_t k) { return weighted ? at(weight, k) : 1.0; };
+  double total = 0, weights = 0, all = 0;
+  for (std::int64_t k = 0; k < classes; ++k) all += w(k);
+  for (const std::int64_t label : labels) weights += label == c.ignore_index ? 0 : w(label);
+  std::vector<double> probabilities, gradient;
+  const double spread = smoothing / static_cast<double>(classes);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t label = labels[static_cast<std::size_t>(r)];
+    const bool counts = label != c.ignore_index;
+    const double own = (1 - smoothing) * w(label);
+    double sum = 0;
+    for (std::int64_t k = 0; k < classes; ++k) sum += std::exp(at(logits, r * classes + k));
+    for (std::int64_t k = 0; k < classes; ++k) {
+      const double x = at(logits, r * classes + k), loss = std::log(sum) - x, p = std::exp(x) / sum;
+      if (counts) total += (k == label) * own * loss + spread * w(k) * loss;
+      const double d = p * (own + spread * all) - (k == label) * own - spread * w(k);
+      probabilities.push_back(p);
+      gradient.push_back(counts ? 0.75 * d / weights : 0);
+    }
+  }
+  expect_close(got[0], {total / weights}, tolerance, "loss without probabilities");
+  expect_close(got[1], {total / weights}, tolerance, "loss");
+  // Against the greatest: of many classes all are small.
+  const auto relative = [](std::vector<double> values, const std::vector<double>& of) {
+    double most = 0;
+    for (const double x : of) most = std::max(most, std::abs(x));
+    for (double& x : values) x /= most;
+    return values;
+  };
+  expect_close(relative(got[2], probabilities), relative(probabilities, probabilities), tolerance, "probabilities");
+  expect_close(relative(got[3], gradient), relative(gradient, gradient), tolerance, "gradient");
+}
+
+TEST(CudaCrossEntropy, EveryWayToShareARow) {
+  for (const std::int64_t classes : {3, 5, 64, 66, 201, 255, 511, 1020, 1027, 2000, 8189, 8200, 13003})
+    for (const std::size_t offset : {0u, 3u})
+      expect_cross_entropy<float>(classes > 4000 ? 3 : 5, classes, offset == 0 ? 0.1 : 0, classes % 2 == 1, offset,
+                                  tolerance_of::cuda_softmax.f32);
+  for (const std::int64_t classes : {7, 127, 700, 5001})
+    for (const std::size_t offset : {0u, 1u}) expect_cross_entropy<double>(3, classes, 0.2, true, offset, 1e-13);
+}
+
+TEST(CudaCrossEntropy, OfMinusInfinityAndNaN) {
+  const float out = -std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (const std::int64_t classes : {40, 9001}) {
+    std::vector<float> logits(static_cast<std::size_t>(4 * classes), out);
+    const auto row = [&](std::int64_t r) { return logits.begin() + r * classes; };
+    row(0)[1] = row(0)[classes - 1] = 2;         // all but two
+    std::fill(row(1) + 3, row(1) + classes, 1);  // the first three
+    *(std::fill_n(row(3), classes - 1, 0), row(3) + classes - 1) = nan;
+    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+      float *loss = memory.out<float>(4), *p = memory.out<float>(4 * classes);
+      cross_entropy(context, cross_entropy_config{.rows = 4, .classes = classes, .reduction = 0}, loss, p,
+                    memory.in(logits), memory.in(std::vector<std::int64_t>{1, 3, 0, 0}));
+      context.synchronize();
+      memory.result(loss, 4);
+      memory.result(p, 4 * classes);
+    });
+    EXPECT_NEAR(got[0][0], std::log(2.0), tolerance_of::cuda_softmax.f32);
+    EXPECT_NEAR(got[0][1], std::log(static_cast<double>(classes - 3)), 1e-5);
+    EXPECT_EQ(got[1][static_cast<std::size_t>(classes - 1)], 0.5);
+    EXPECT_EQ(got[1][static_cast<std::size_t>(classes + 2)], 0);
+    for (const std::size_t r : {2, 3}) {
+      EXPECT_TRUE(std::isnan(got[0][r]));
+      EXPECT_TRUE(std::isnan(got[1][r * static_cast<std::size_t>(classes)]));
+    }
+  }
+}
+
 TEST(CudaCrossEntropy, AWrongLabelMakesTheLossNaN) {
   const auto got = everywhere([&](CudaContext& context, Memory& memory) {
     float* loss = memory.out<float>(2);
@@ -656,52 +753,74 @@ TEST(CudaFoldBatchNorm, WithAndWithoutOptionalInputs) {
       }
 }
 
-TEST(CudaEpilogue, BiasResidualAndFunctor) {
-  const std::int64_t rows = 13, columns = 7;
-  const auto y = numbers<float>(rows * columns, 1), bias = numbers<float>(columns, 2),
-             residual = numbers<float>(rows * columns, 3);
+template <class T>
+void expect_epilogue(std::int64_t rows, std::int64_t columns, std::size_t offset) {
+  SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(columns) + ", at " + std::to_string(offset));
+  const std::int64_t n = rows * columns;
+  const auto y = numbers<T>(n, 1), bias = numbers<T>(columns, 2), residual = numbers<T>(n, 3);
   const auto got = everywhere([&](CudaContext& context, Memory& memory) {
-    float *a = memory.inout(y), *b = memory.inout(y);
-    epilogue<relu>(context, rows, columns, a, memory.in(bias), static_cast<const float*>(nullptr));
-    epilogue<add, float>(context, rows, columns, b, nullptr, memory.in(residual));
+    T *a = memory.inout(y, offset), *b = memory.inout(y, offset), *c = memory.inout(y);
+    epilogue<relu>(context, rows, columns, a, memory.in(bias), nullptr);
+    epilogue<add>(context, rows, columns, b, nullptr, memory.in(residual));
+    epilogue<add>(context, rows, columns, c, memory.in(bias, offset), memory.in(residual, offset));
     context.synchronize();
-    memory.result(a, rows * columns);
-    memory.result(b, rows * columns);
+    for (const T* result : {a, b, c}) memory.result(result, n);
   });
   for (std::size_t i = 0; i < y.size(); ++i) {
-    EXPECT_EQ(got[0][i], std::max(0.0f, y[i] + bias[i % 7]));
+    const T biased = y[i] + bias[i % static_cast<std::size_t>(columns)];
+    EXPECT_EQ(got[0][i], std::max(T(0), biased));
     EXPECT_EQ(got[1][i], y[i] + residual[i]);
+    EXPECT_EQ(got[2][i], biased + residual[i]);
   }
 }
 
-// ---- optimizers: three steps over more tensors than one launch takes ------------------------------------------------
+TEST(CudaEpilogue, BiasResidualAndFunctor) {
+  struct Case {
+    std::int64_t rows, columns;
+  };
+  for (const auto& [rows, columns] : {Case{13, 7}, {1, 1}, {5, 3}, {9, 64}, {700, 2}, {0, 5}, {3, 2000}})
+    for (const std::size_t offset : {0u, 1u}) {
+      expect_epilogue<float>(rows, columns, offset);
+      expect_epilogue<double>(rows, columns, offset);
+    }
+}
 
-const std::vector<std::int64_t> kTensorSizes = {5, 300, 0, 1, 64, 17, 2, 2, 2, 2, 2, 2, 2,  2,
-                                                2, 2,   2, 2, 2,  2,  2, 2, 2, 2, 2, 9, 260};
+// ---- optimizers: three steps over more tensors than one launch takes, some of several pieces ------------------------
+
+const std::vector<std::int64_t> kTensorSizes = [] {
+  std::vector<std::int64_t> sizes = {5, 300, 0, 1, 64, 2500, 17, 1024, 1025};
+  for (std::int64_t t = 0; t < 120; ++t) sizes.push_back(t % 7);
+  sizes.insert(sizes.end(), {9, 1260, 0});
+  return sizes;
+}();
+/// Elements before a tensor's first: every third is not at a multiple of 16 bytes.
+std::size_t tensor_offset(std::size_t t) { return t % 3 == 1 && kTensorSizes[t] > 0 ? t % 4 : 0; }
 
 /// The state of an optimizer: parameters, gradients, up to three buffers; all tensors.
+template <class T>
 struct OptimizerRun {
-  std::vector<std::vector<float>> tensors[5];
+  std::vector<std::vector<T>> tensors[5];
   OptimizerRun() {
     for (std::size_t a = 0; a < 5; ++a)
       for (std::size_t t = 0; t < kTensorSizes.size(); ++t)
-        tensors[a].push_back(a < 2 ? numbers<float>(kTensorSizes[t], 10 * t + a)
-                                   : std::vector<float>(static_cast<std::size_t>(kTensorSizes[t])));
+        tensors[a].push_back(a < 2 ? numbers<T>(kTensorSizes[t], 10 * t + a)
+                                   : std::vector<T>(static_cast<std::size_t>(kTensorSizes[t])));
   }
 };
 
 using Doubles = std::vector<double>;
 
 /// Three steps on the device, and by `formula` in double, a tensor at a time: parameters and states must agree.
-template <class OnDevice, class Formula>
+template <class T = float, class OnDevice, class Formula>
 void expect_steps(const char* name, double tolerance, const OnDevice& on_device, const Formula& formula) {
-  const OptimizerRun start;
+  const OptimizerRun<T> start;
   const auto count = static_cast<std::int64_t>(kTensorSizes.size());
   const auto got = everywhere([&](CudaContext& context, Memory& memory) {
-    std::vector<float*> pointers[5];
+    std::vector<T*> pointers[5];
     for (std::size_t a = 0; a < 5; ++a)
-      for (const auto& tensor : start.tensors[a]) pointers[a].push_back(memory.inout(tensor));
-    const std::vector<const float*> grads(pointers[1].begin(), pointers[1].end());
+      for (std::size_t t = 0; t < kTensorSizes.size(); ++t)
+        pointers[a].push_back(memory.inout(start.tensors[a][t], tensor_offset(t)));
+    const std::vector<const T*> grads(pointers[1].begin(), pointers[1].end());
     for (std::int64_t step = 1; step <= 3; ++step)
       on_device(context, count, pointers[0].data(), grads.data(), pointers[2].data(), pointers[3].data(),
                 pointers[4].data(), step);
@@ -735,6 +854,79 @@ TEST(CudaUpdate, RunsARule) {
             p[i] -= 0.1 * b[i];
           }
         });
+}
+
+TEST(CudaUpdate, RunsARuleInDouble) {
+  const momentum_config c{0.9, 0.1};
+  expect_steps<double>(
+      "update", 1e-13,
+      [&](CudaContext& context, std::int64_t count, auto p, auto g, auto b, auto, auto, std::int64_t step) {
+        update_parameters<momentum_rule>(context, c, count, p, g, kTensorSizes.data(), 0.1, step, b);
+      },
+      [&](Doubles& p, const Doubles& grad, Doubles& b, Doubles&, Doubles&, int step) {
+        for (std::size_t i = 0; i < p.size(); ++i) {
+          const double g = grad[i] + c.weight_decay * p[i];
+          b[i] = step == 1 ? g : c.momentum * b[i] + g;
+          p[i] -= 0.1 * b[i];
+        }
+      });
+}
+
+TEST(CudaUpdate, TensorsAreCutIntoPiecesOfOneLength) {
+  const std::vector<std::int64_t> sizes = {38597376, 0, 1, 2359296, 768};
+  const std::int64_t length = tensor_piece_size(5, sizes.data(), 4096);
+  EXPECT_EQ(length, 10240);
+  EXPECT_EQ(tensor_piece_size(2, sizes.data() + 1, 4096), 1024);
+  float* const data[] = {nullptr, nullptr, nullptr, nullptr, nullptr};
+  int lists = 0;
+  for_each_list<float, 1>(5, {data}, sizes.data(), 4096, [&](const auto& list, const LaunchShape& shape) {
+    ++lists;
+    const std::int64_t large = (sizes[0] + length - 1) / length, medium = (sizes[3] + length - 1) / length;
+    EXPECT_EQ(list.first_piece[1], large);
+    EXPECT_EQ(list.first_piece[2], large);
+    EXPECT_EQ(list.first_piece[4], large + 1 + medium);
+    EXPECT_EQ(list.pieces, large + medium + 2);
+    EXPECT_EQ(shape.blocks.x, list.pieces);
+    EXPECT_EQ(list.tensor_of(static_cast<std::uint32_t>(large) - 1), 0);
+    EXPECT_EQ(list.tensor_of(static_cast<std::uint32_t>(large)), 2);
+    EXPECT_EQ(list.tensor_of(list.pieces - 1), 4);
+    EXPECT_EQ(list.end_piece(4), list.pieces);
+  });
+  EXPECT_EQ(lists, 1);
+}
+
+template <class T>
+void expect_clip_factor(double norm_type, double max_norm, const std::vector<std::int64_t>& sizes) {
+  std::vector<std::vector<T>> tensors;
+  for (std::size_t t = 0; t < sizes.size(); ++t) tensors.push_back(numbers<T>(sizes[t], t));
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    std::vector<const T*> xs;
+    for (std::size_t t = 0; t < sizes.size(); ++t) xs.push_back(memory.in(tensors[t], sizes[t] > 0 ? t % 3 : 0));
+    T* factor = memory.out<T>(1);
+    clip_factor(context, clip_factor_config{.max_norm = max_norm, .norm_type = norm_type}, factor,
+                static_cast<std::int64_t>(sizes.size()), xs.data(), sizes.data());
+    context.synchronize();
+    memory.result(factor, 1);
+  });
+  double norm = 0;
+  for (const auto& tensor : tensors)
+    for (const T value : tensor) {
+      const double x = std::abs(static_cast<double>(value));
+      norm = std::isinf(norm_type) ? std::max(norm, x) : norm + std::pow(x, norm_type);
+    }
+  if (!std::isinf(norm_type)) norm = std::pow(norm, 1 / norm_type);
+  expect_close(got[0], {std::min(1.0, max_norm / (norm + 1e-6))}, tolerance_of::cuda_elementwise.f32, "clip_factor");
+}
+
+TEST(CudaClipFactor, EveryNorm) {
+  std::vector<std::int64_t> many(200, 3);  // more than one launch takes
+  many[4] = 5000, many[100] = 0, many[199] = 1025;
+  for (const double norm_type : {1.0, 2.0, 3.5, -1.0, static_cast<double>(INFINITY)}) {
+    expect_clip_factor<float>(norm_type, 0.01, {0, 7, 4100, 0});
+    expect_clip_factor<double>(norm_type, 1e6, {1, 0, 5});
+  }
+  expect_clip_factor<float>(2, 0.01, many);
+  expect_clip_factor<float>(2, 1, {0, 0});
 }
 
 TEST(CudaUpdate, RunsARuleWithoutStates) {

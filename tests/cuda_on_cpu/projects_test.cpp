@@ -519,7 +519,7 @@ TEST(CudaProjects, FaultsInTheTextAreNoticed) {
        "cudaMemset(device_.data(), 0, bytes)", "cudaMemset: work on the default stream"},
       {"kernels/cuda/context.cuh", "(items + threads - 1) / threads", "items / threads",
        "cudaErrorInvalidConfiguration"},
-      {"kernels/cuda/update.cuh", "i < list.sizes[blockIdx.y]", "i + 1 < list.sizes[blockIdx.y]", "parameter.model"},
+      {"kernels/cuda/update.cuh", "i < piece.end", "i + 1 < piece.end", "parameter.model"},
       {"functors.h", "static_cast<C>(lr)", "static_cast<C>(lr * 1.0001)", "parameter.model"},
       {"kernels/cuda/tensor_list.cuh", "list.data[a][t] = arrays[a] != nullptr ? arrays[a][first + t] : nullptr",
        "list.data[a][t] = reinterpret_cast<T*>(&list)", "is not device memory"},
