@@ -175,8 +175,8 @@ void batch_norm_backward(CudaContext& context, const batch_norm_config& config, 
   if (dgamma == nullptr) dgamma = sums + 2 * items + config.channels;
   launch(context, "batch_norm_backward", &batch_norm_gradient_sums_kernel<T>, detail::channel_launch(config, pieces),
          config, pieces, sums, dy, x, mean, rstd);
-  launch(context, "batch_norm_backward", &add_pieces_kernel<T>, launch_shape(config.channels), config.channels, pieces,
-         dbeta, dgamma, static_cast<const T*>(sums));
+  detail::add_pieces(context, "batch_norm_backward", config.channels, pieces, dbeta, dgamma,
+                     static_cast<const T*>(sums));
   launch(context, "batch_norm_backward", &batch_norm_backward_kernel<T>,
          launch_shape(config.outer * config.channels * config.inner), config, dx, static_cast<const T*>(dgamma),
          static_cast<const T*>(dbeta), dy, x, gamma, mean, rstd);

@@ -98,8 +98,7 @@ void layer_norm_backward(CudaContext& context, const char* name, const layer_nor
     T* sums = static_cast<T*>(context.workspace(2 * static_cast<std::size_t>(pieces * config.size) * sizeof(T)));
     launch(context, name, &layer_norm_gradient_sums_kernel<Centred, T>, launch_shape(pieces * config.size), config,
            pieces, sums, dy, x, mean, rstd);
-    launch(context, name, &add_pieces_kernel<T>, launch_shape(config.size), config.size, pieces, dbeta, dgamma,
-           static_cast<const T*>(sums));
+    add_pieces(context, name, config.size, pieces, dbeta, dgamma, static_cast<const T*>(sums));
   }
   // Last, since dx may lie where dy does.
   launch(context, name, &layer_norm_backward_kernel<Centred, T>, launch_shape(config.rows * kBlock, kBlock), config, dx,

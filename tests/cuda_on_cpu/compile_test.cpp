@@ -125,9 +125,9 @@ const std::vector<Case>& cases() {
       {"arange", {"arange_kernel<float>", "arange_kernel<std::int64_t>"}},
       {"size", {"size_kernel<float>", "size_kernel<std::int64_t>"}},
       {"reduce",
-       {"reduce_rows_kernel<sum_of, float>", "reduce_rows_kernel<maximum_of, double>",
-        "reduce_rows_kernel<minimum_of, std::int64_t>", "reduce_columns_kernel<product_of, float>",
-        "add_pieces_kernel<float>", "argument_kernel<true, float>", "argument_kernel<false, std::int64_t>",
+       {"reduce_rows_kernel<sum_of, 4, true, float>", "reduce_rows_kernel<maximum_of, 2, false, double>",
+        "reduce_rows_kernel<minimum_of, 1, true, std::int64_t>", "reduce_columns_kernel<product_of, 4, float>",
+        "reduce_columns_kernel<sum_of, 1, std::int64_t>", "add_pieces_kernel<float>", "argument_kernel<true, float>", "argument_kernel<false, std::int64_t>",
         "argument_rows_kernel<true, float>", "argument_rows_kernel<false, std::int64_t>"}},
       {"softmax",
        {"softmax_kernel<true, float>", "softmax_kernel<false, double>", "softmax_backward_kernel<true, float>",
@@ -198,7 +198,7 @@ TEST(CudaCompile, EveryHeaderIsCompiled) {
     for (const Case& c : cases()) found = found || name == c.header;
     // Headers of parts, compiled with the kernels that use them.
     for (const char* part :
-         {"context", "block", "moments", "tensor_list", "scalar_math", "cublas_lt", "cudnn", "mirror"})
+         {"context", "block", "columns", "moments", "tensor_list", "scalar_math", "cublas_lt", "cudnn", "mirror"})
       found = found || name == part;
     if (!found) missing.push_back(name);
   }
