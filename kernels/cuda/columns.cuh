@@ -60,6 +60,25 @@ __device__ inline void load_parameters(T (&to)[W], const T* from, std::int64_t a
 #pragma unroll
   for (int w = 0; w < W; ++w) to[w] = from != nullptr ? from[at + w] : value;
 }
+/// As one vector if Aligned, else one by one.
+template <bool Aligned, int W, class T>
+__device__ inline void load_elements(T (&to)[W], const T* from) {
+  if constexpr (Aligned) {
+    load_vector(to, from);
+  } else {
+#pragma unroll
+    for (int w = 0; w < W; ++w) to[w] = from[w];
+  }
+}
+template <bool Aligned, int W, class T>
+__device__ inline void store_elements(T* to, const T (&from)[W]) {
+  if constexpr (Aligned) {
+    store_vector(to, from);
+  } else {
+#pragma unroll
+    for (int w = 0; w < W; ++w) to[w] = from[w];
+  }
+}
 template <int W, class T>
 __device__ inline void fill_vector(T (&to)[W], T value) {
 #pragma unroll

@@ -82,10 +82,8 @@ __global__ void __launch_bounds__(kBlock) reduce_rows_kernel(std::int64_t rows, 
           const std::int64_t k = i + a * lanes * W;
           if (k >= end)
             fill_vector(read[a], Op::template start<T>());
-          else if constexpr (Aligned)
-            load_vector(read[a], from + k);
           else
-            load_parameters(read[a], from, k, T(0));
+            load_elements<Aligned>(read[a], from + k);
         }
 #pragma unroll
         for (int w = 0; w < W; ++w)
@@ -217,8 +215,8 @@ void reduce_rows(CudaContext& context, std::int64_t rows, std::int64_t size, T f
   launch(context, "reduce",
          width == 1               ? &reduce_rows_kernel<Op, 1, true, T>
          : aligned_for_vectors(x) ? &reduce_rows_kernel<Op, kWidth, true, T>
-                                  : &reduce_rows_kernel<Op, kWidth, kWidth == 1, T>,
-         shape, rows, size, piece, lanes, pieces > 1 ? T(1) : factor, to, x);
+                                  : &reduce_rows_kernel < Op,
+         kWidth, kWidth == 1, T >, shape, rows, size, piece, lanes, pieces > 1 ? T(1) : factor, to, x);
   if (pieces > 1) reduce_rows<Op>(context, rows, pieces, factor, y, static_cast<const T*>(to));
 }
 
