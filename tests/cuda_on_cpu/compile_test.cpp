@@ -102,7 +102,10 @@ const std::vector<Case>& cases() {
         "elementwise_float4_kernel<gelu, float4>", "broadcast_kernel<add, float, float, float>",
         "broadcast_kernel<add, bool, bool, bool>", "fill_kernel<float>", "fill_kernel<std::int64_t>"}},
       {"strided_copy",
-       {"strided_copy_kernel<float>", "strided_add_kernel<float>", "strided_add_in_order_kernel<double>"}},
+       {"strided_copy_kernel<4, std::int32_t, std::uint32_t>", "strided_copy_kernel<1, std::int64_t, uint4>",
+        "strided_tiles_kernel<false, std::int32_t, std::uint8_t>", "strided_tiles_kernel<true, std::int64_t, double>",
+        "strided_add_kernel<4, std::int32_t, float>", "strided_add_kernel<2, std::int32_t, double>",
+        "strided_add_sums_kernel<std::int64_t, float>", "strided_add_in_order_kernel<double>"}},
       {"clip_factor",
        {"clip_terms_kernel<sum_of, clip_power, float>", "clip_terms_kernel<maximum_of, clip_magnitude, double>",
         "clip_factor_kernel<sum_of, float>"}},
@@ -198,7 +201,7 @@ TEST(CudaCompile, EveryHeaderIsCompiled) {
     for (const Case& c : cases()) found = found || name == c.header;
     // Headers of parts, compiled with the kernels that use them.
     for (const char* part :
-         {"context", "block", "moments", "tensor_list", "scalar_math", "cublas_lt", "cudnn", "mirror"})
+         {"access", "context", "block", "moments", "tensor_list", "scalar_math", "cublas_lt", "cudnn", "mirror"})
       found = found || name == part;
     if (!found) missing.push_back(name);
   }
