@@ -6,7 +6,9 @@
 
 #include "kernel_harness.h"
 #include "kernels/cuda/access.cuh"
+#include "kernels/cuda/pool2d.cuh"
 #include "kernels/cuda/strided_copy.cuh"
+#include "tests/cuda_on_cpu/oracle.h"
 #include "tests/tolerances.h"
 
 namespace graven::kernels {
@@ -131,6 +133,124 @@ TEST(CudaStridedCopy, WideIndicesAndManyItemsAThread) {
   std::vector<double> expected;
   for (std::int64_t i = 0; i < 2500; ++i) expected.push_back(x[static_cast<std::size_t>(place_of(config, i))]);
   for (const auto& result : got) expect_close(result, expected, 0, "strided_copy_kernel");
+}
+
+// ---- pooling --------------------------------------------------------------------------------------------------------
+
+struct PoolCase {
+  const char* name;
+  std::int64_t batch, channels, height, width, kernel, stride, padding, dilation;
+  bool channels_last, ceil_mode;
+  std::size_t misplaced;
+};
+
+template <class T>
+void expect_pooling(const PoolCase& p, double tolerance) {
+  SCOPED_TRACE(p.name);
+  const auto out = [&](std::int64_t in) {
+    return pool2d_out_size(in, p.kernel, p.stride, p.padding, p.dilation, p.ceil_mode);
+  };
+  const pool2d_config c{.batch = p.batch,
+                        .channels = p.channels,
+                        .in_height = p.height,
+                        .in_width = p.width,
+                        .out_height = out(p.height),
+                        .out_width = out(p.width),
+                        .kernel_height = p.kernel,
+                        .kernel_width = p.kernel,
+                        .stride_height = p.stride,
+                        .stride_width = p.stride,
+                        .padding_height = p.padding,
+                        .padding_width = p.padding,
+                        .dilation_height = p.dilation,
+                        .dilation_width = p.dilation,
+                        .count_include_pad = p.ceil_mode,
+                        .channels_last = p.channels_last};
+  const std::int64_t inputs = c.batch * c.channels * c.in_height * c.in_width,
+                     outputs = c.batch * c.channels * c.out_height * c.out_width;
+  const bool average = p.dilation == 1;
+  auto x = numbers<T>(inputs, 1);
+  for (std::size_t i = 3; i < x.size(); i += 7) x[i] = x[i - 2];  // equals: the first wins
+  const auto finite = x, dy = numbers<T>(outputs, 3);
+  if (!x.empty()) x[x.size() / 2] = std::numeric_limits<T>::quiet_NaN();
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    T *y = memory.out<T>(outputs, p.misplaced), *dx = memory.out<T>(inputs, p.misplaced),
+      *mean = memory.out<T>(outputs, p.misplaced), *dmean = memory.out<T>(inputs, p.misplaced);
+    auto* index = memory.out<std::uint8_t>(outputs);
+    max_pool2d(context, c, y, index, memory.in(x, p.misplaced));
+    max_pool2d_backward(context, c, dx, memory.in(dy, p.misplaced), static_cast<const std::uint8_t*>(index));
+    if (average) {
+      avg_pool2d(context, c, mean, memory.in(finite, p.misplaced));
+      avg_pool2d_backward(context, c, dmean, memory.in(dy, p.misplaced));
+    }
+    context.synchronize();
+    memory.result(y, outputs);
+    memory.result(index, outputs);
+    memory.result(dx, inputs);
+    if (!average) return;
+    memory.result(mean, outputs);
+    memory.result(dmean, inputs);
+  });
+  const auto x64 = wide(x), finite64 = wide(finite), dy64 = wide(dy);
+  std::vector<double> y(static_cast<std::size_t>(outputs)), dx(static_cast<std::size_t>(inputs)), mean(y.size()),
+      dmean(dx.size());
+  std::vector<std::uint8_t> index(y.size());
+  oracle::max_pool2d(c, y.data(), index.data(), x64.data());
+  oracle::max_pool2d_backward(c, dx.data(), dy64.data(), index.data());
+  expect_close(got[0], y, 0, "max_pool2d");
+  expect_close(got[1], wide(index), 0, "index");
+  expect_close(got[2], dx, tolerance, "max_pool2d_backward");
+  if (!average) return;
+  oracle::avg_pool2d(c, mean.data(), finite64.data());
+  oracle::avg_pool2d_backward(c, dmean.data(), dy64.data());
+  expect_close(got[3], mean, tolerance, "avg_pool2d");
+  expect_close(got[4], dmean, tolerance, "avg_pool2d_backward");
+}
+
+TEST(CudaPool2d, VectorsAndLargeWindows) {
+  const std::vector<PoolCase> cases = {
+      {"halves", 2, 8, 6, 10, 2, 2, 0, 1, true, false, 0},
+      {"halves, misplaced", 2, 8, 6, 10, 2, 2, 0, 1, true, false, 1},
+      {"halves of 6 channels", 2, 6, 5, 7, 2, 2, 0, 1, true, true, 0},
+      {"ResNet's", 2, 12, 9, 11, 3, 2, 1, 1, true, true, 0},
+      {"every place", 1, 4, 7, 6, 3, 1, 1, 1, true, false, 0},
+      {"every place, dilated", 1, 4, 9, 8, 3, 1, 1, 2, true, false, 0},
+      {"strides over some", 1, 4, 11, 8, 2, 3, 0, 1, true, false, 0},
+      {"windows of 25", 1, 8, 9, 9, 5, 2, 2, 1, true, true, 0},
+      {"global", 3, 40, 7, 7, 7, 1, 0, 1, true, false, 0},
+      {"global, one row of tiles and one channel more", 2, 33, 6, 6, 6, 6, 0, 1, true, false, 1},
+      {"windows of 49 that reach beyond", 2, 36, 9, 8, 7, 3, 3, 1, true, true, 0},
+      {"global, few channels", 2, 5, 7, 7, 7, 1, 0, 1, true, false, 0},
+      {"global, NCHW", 2, 20, 9, 9, 9, 1, 0, 1, false, false, 0},
+      {"halves, NCHW", 2, 4, 6, 8, 2, 2, 0, 1, false, true, 0},
+      {"none", 0, 4, 6, 8, 2, 2, 0, 1, true, true, 0},
+  };
+  for (const PoolCase& c : cases) expect_pooling<float>(c, tolerance_of::cuda_elementwise.f32);
+  for (const std::size_t i : {0u, 2u, 3u, 7u, 8u, 11u}) expect_pooling<double>(cases[i], 1e-14);
+}
+
+TEST(CudaPool2d, WideIndices) {
+  const pool2d_config c{.batch = 2,
+                        .channels = 4,
+                        .in_height = 5,
+                        .in_width = 6,
+                        .out_height = 2,
+                        .out_width = 3,
+                        .kernel_height = 2,
+                        .kernel_width = 2,
+                        .stride_height = 2,
+                        .stride_width = 2};
+  const auto x = numbers<float>(240, 1);
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    float *wide_y = memory.out<float>(48), *y = memory.out<float>(48);
+    launch(context, "wide", &avg_pool2d_kernel<4, 4, std::int64_t, float>, launch_shape(12), 12,
+           detail::pool2d_shape_of<std::int64_t>(c, 2, 3, 4), wide_y, memory.in(x));
+    avg_pool2d(context, c, y, memory.in(x));
+    context.synchronize();
+    memory.result(wide_y, 48);
+    memory.result(y, 48);
+  });
+  EXPECT_EQ(got[0], got[1]);
 }
 
 }  // namespace
