@@ -1,5 +1,6 @@
-// Where the CUDA toolkit is present: nvcc compiles every kernel, and NVRTC every kernel's device part, for the
-// supported architectures, warnings as errors. Neither needs a GPU. Where it is not, the tests say so and are skipped.
+// Where the CUDA toolkit is present: nvcc compiles every kernel and the benchmarks of tests/gpu, and NVRTC every
+// kernel's device part, for the supported architectures, warnings as errors. Neither needs a GPU. Where it is not, the
+// tests say so and are skipped.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -50,17 +51,36 @@ std::pair<bool, std::string> run(const std::vector<std::string>& command) {
   return {pclose(pipe) == 0, output};
 }
 
-TEST(CudaCompile, NvccTakesEveryKernel) {
+struct Program {
+  const char* name;
+  const char* file;
+  std::vector<std::string> architectures;
+};
+
+class CudaCompilePrograms : public testing::TestWithParam<Program> {};
+
+TEST_P(CudaCompilePrograms, NvccTakesIt) {
   const std::string nvcc = find_nvcc();
   if (nvcc.empty()) GTEST_SKIP() << "no CUDA toolkit: no nvcc in CUDACXX, the PATH or /usr/local/cuda";
   const auto [probed, unused] = run({nvcc, "--version"});
   if (!probed) GTEST_SKIP() << nvcc << " does not run";
-  const std::string object =
-      (std::filesystem::path(testing::TempDir()) / ("every_kernel_" + std::to_string(getpid()) + ".o")).string();
-  const auto [compiled, output] =
-      run({nvcc, "-std=c++20", "-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=sm_90", "-Werror",
-           "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror", "-I" + kSource, "-c",
-           kSource + "/tests/cuda_on_cpu/every_kernel.cu", "-o", object});
+  const std::string object = (std::filesystem::path(testing::TempDir()) /
+                              (std::string(GetParam().name) + "_" + std::to_string(getpid()) + ".o"))
+                                 .string();
+  std::vector<std::string> command = {nvcc,
+                                      "-std=c++20",
+                                      "-Werror",
+                                      "all-warnings",
+                                      "-Xcompiler",
+                                      "-Wall,-Wextra,-Werror",
+                                      "-I" + kSource,
+                                      "-c",
+                                      "-o",
+                                      object,
+                                      kSource + "/" + GetParam().file};
+  for (const std::string& each : GetParam().architectures)
+    command.push_back("-gencode=arch=compute_" + each + ",code=sm_" + each);
+  const auto [compiled, output] = run(command);
   std::error_code error;
   std::filesystem::remove(object, error);
   if (!compiled && output.find("cublasLt.h: No such file") != std::string::npos)
@@ -68,6 +88,13 @@ TEST(CudaCompile, NvccTakesEveryKernel) {
   EXPECT_TRUE(compiled) << output;
   EXPECT_EQ(output, "");
 }
+
+// The benchmarks' device parts are those of every_kernel.cu: one architecture will do.
+INSTANTIATE_TEST_SUITE_P(Nvcc, CudaCompilePrograms,
+                         testing::Values(Program{"every_kernel", "tests/cuda_on_cpu/every_kernel.cu", {"80", "90"}},
+                                         Program{"kernels", "tests/gpu/kernels.cu", {"90"}},
+                                         Program{"convolutions", "tests/gpu/convolutions.cu", {"90"}}),
+                         [](const testing::TestParamInfo<Program>& info) { return std::string(info.param.name); });
 
 const char* const kFunctors = R"(
 namespace graven::kernels {
