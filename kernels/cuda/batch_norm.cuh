@@ -5,111 +5,460 @@
 //   // rstd = 1 / sqrt(var + eps), as batch_norm left it
 //   batch_norm_backward(context, config, dx, dgamma, dbeta, dy, x, gamma, mean, rstd);
 //
-// gamma, beta and the statistics are [channels]; an absent gamma is 1, an absent beta 0. A channel's elements are cut
-// into pieces whose borders depend on the config alone, and what the pieces give is joined in their order: the same
-// bits on every run. Training with one value a channel is a value_error.
+// gamma, beta and the statistics are [channels]; an absent gamma is 1, an absent beta 0. Training with one value a
+// channel is a value_error.
+//
+// Each direction has three steps: what pieces of the channels come to (reads x, backward dy and x), what the pieces of
+// a channel come to together, and the elements (reads the same again, writes y or dx). In NHWC (inner 1) channels are
+// columns (columns.cuh), and those of one piece, up to 1024 rows, take all three steps in one kernel, of which a block
+// reads its columns twice. In NCHW a block takes a piece of a channel. Pieces depend on the config alone, and what they
+// give is joined in a fixed order: the same bits on every run.
 #pragma once
 
 #include "../config/batch_norm.h"
+#include "columns.cuh"
 #include "context.cuh"
 #include "moments.cuh"
 #include "reduce.cuh"
 
 namespace graven::kernels {
 
-/// Where element i of a channel lies, of outer * inner in all.
+// ---- statistics -----------------------------------------------------------------------------------------------------
+
+/// The moments of a thread's columns; in line 0 those of all its lines.
+template <int W, class T>
+__device__ inline moments<T, W> column_moments(const column_cut& cut, const column_place& at, const T* x) {
+  moments<T, W> m;
+  const T* from = x + ((at.begin + at.line) * cut.columns + at.column);
+  for (std::int64_t row = at.begin + at.line; row < at.end; row += kRowsAhead * cut.lines()) {
+    T rows[kRowsAhead][W];
+    load_rows(rows, cut, row, at.end, from, T(0));
+    int present = 0;
+#pragma unroll
+    for (int r = 0; r < kRowsAhead; ++r) present += row + r * cut.lines() < at.end ? 1 : 0;
+    m.add(rows, present);
+    from += kRowsAhead * cut.step();
+  }
+  constexpr int kSize = moments<T, W>::size;
+  join_lines(cut, at.line, m.data, [](T(&a)[kSize], const T(&b)[kSize]) {
+    moments<T, W> joined;
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) joined.data[i] = a[i];
+    joined.add(b);
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) a[i] = joined.data[i];
+  });
+  return m;
+}
+
+/// Stores what is wanted of a channel's statistics; 1 / sqrt(var + eps).
+template <class T>
+__device__ inline T store_statistics(const batch_norm_config& config, std::int64_t channel, T count, T average,
+                                     T squares, T* mean, T* rstd, T* new_running_mean, T* new_running_var,
+                                     const T* running_mean, const T* running_var) {
+  const T inverse = T(1) / math::sqrt(squares / count + static_cast<T>(config.eps)),
+          momentum = static_cast<T>(config.momentum);
+  if (mean != nullptr) mean[channel] = average;
+  if (rstd != nullptr) rstd[channel] = inverse;
+  if (new_running_mean != nullptr && running_mean != nullptr)
+    new_running_mean[channel] = (T(1) - momentum) * running_mean[channel] + momentum * average;
+  if (new_running_var != nullptr && running_var != nullptr)
+    new_running_var[channel] = (T(1) - momentum) * running_var[channel] + momentum * (squares / (count - T(1)));
+  return inverse;
+}
+
+/// sums is [2, pieces, channels]: the mean, and the sum of squared differences from it. NHWC.
+template <int W, class T>
+__global__ void __launch_bounds__(kColumnBlock) batch_norm_moments_kernel(column_cut cut, T* sums, const T* x) {
+  const column_place at = place_in_columns<W>(cut, 0);
+  const moments<T, W> m = column_moments<W>(cut, at, x);
+  if (!at.stores()) return;
+  T* to = sums + blockIdx.y * cut.columns + at.column;
+#pragma unroll
+  for (int w = 0; w < W; ++w) {
+    to[w] = m.mean(w);
+    to[cut.pieces * cut.columns + w] = m.squares(w);
+  }
+}
+
+/// Where element i of a channel lies, of outer * inner in all. NCHW.
 __device__ inline std::int64_t channel_element(const batch_norm_config& config, std::int64_t channel, std::int64_t i) {
-  return config.inner == 1 ? i * config.channels + channel
-                           : (i / config.inner * config.channels + channel) * config.inner + i % config.inner;
+  const std::int64_t sample = i / config.inner;
+  return (sample * config.channels + channel) * config.inner + (i - sample * config.inner);
 }
 
-/// What the pieces of the channels sum up. NHWC (inner = 1): a thread for each piece of each channel, neighbours read
-/// neighbouring channels. Otherwise a block, whose threads read neighbouring elements. sums is [pieces, channels].
+/// The same of NCHW: a block for each piece of each channel, of `piece` elements.
 template <class T>
-__global__ void batch_norm_moments_kernel(batch_norm_config config, std::int64_t pieces, moments<T>* sums, const T* x) {
+__global__ void __launch_bounds__(kBlock) batch_norm_plane_moments_kernel(batch_norm_config config, std::int64_t piece,
+                                                                          std::int64_t pieces, T* sums, const T* x) {
   const std::int64_t count = config.outer * config.inner;
-  const bool alone = config.inner == 1;
-  const std::int64_t first = alone ? first_item() : blockIdx.x, stride = alone ? item_stride() : gridDim.x;
-  for (std::int64_t item = first; item < pieces * config.channels; item += stride) {
-    const std::int64_t piece = item / config.channels, channel = item % config.channels;
-    const std::int64_t begin = count * piece / pieces, end = count * (piece + 1) / pieces;
+  for (std::int64_t item = blockIdx.x; item < pieces * config.channels; item += gridDim.x) {
+    const std::int64_t channel = item % config.channels, begin = item / config.channels * piece,
+                       end = begin + piece < count ? begin + piece : count;
     moments<T> m;
-    for (std::int64_t i = begin + (alone ? 0 : threadIdx.x); i < end; i += alone ? 1 : blockDim.x)
-      m.add(x[channel_element(config, channel, i)]);
-    if (!alone) m = block_moments(m);
-    if (alone || threadIdx.x == 0) sums[item] = m;
+    for (std::int64_t i = begin + threadIdx.x; i < end; i += kRowsAhead * kBlock) {
+      T values[kRowsAhead][1];
+      int present = 0;
+#pragma unroll
+      for (int r = 0; r < kRowsAhead; ++r) {
+        const bool inside = i + r * kBlock < end;
+        values[r][0] = inside ? x[channel_element(config, channel, i + r * kBlock)] : T(0);
+        present += inside ? 1 : 0;
+      }
+      m.add(values, present);
+    }
+    m = block_moments(m);
+    if (threadIdx.x == 0) {
+      sums[item] = m.mean();
+      sums[pieces * config.channels + item] = m.squares();
+    }
   }
 }
 
-/// A thread a channel. statistics is [2, channels]: mean and rstd for the next kernel.
+/// Joins the pieces, rows here, of which all but the last are of `piece` elements and that one of `last`. `statistics`
+/// is [2, channels]: mean and rstd for the next kernel.
 template <class T>
-__global__ void batch_norm_statistics_kernel(batch_norm_config config, std::int64_t pieces, T* statistics, T* mean,
-                                             T* rstd, T* new_running_mean, T* new_running_var, const moments<T>* sums,
-                                             const T* running_mean, const T* running_var) {
-  for (std::int64_t c = first_item(); c < config.channels; c += item_stride()) {
-    moments<T> m;
-    for (std::int64_t piece = 0; piece < pieces; ++piece) m.add(sums[piece * config.channels + c]);
-    const T inverse = T(1) / math::sqrt(m.variance() + static_cast<T>(config.eps)),
-            momentum = static_cast<T>(config.momentum);
-    statistics[c] = m.mean;
-    statistics[config.channels + c] = inverse;
-    if (mean != nullptr) mean[c] = m.mean;
-    if (rstd != nullptr) rstd[c] = inverse;
-    if (new_running_mean != nullptr && running_mean != nullptr)
-      new_running_mean[c] = (T(1) - momentum) * running_mean[c] + momentum * m.mean;
-    if (new_running_var != nullptr && running_var != nullptr)
-      new_running_var[c] = (T(1) - momentum) * running_var[c] + momentum * (m.squares / (m.count - T(1)));
+__global__ void __launch_bounds__(kColumnBlock)
+    batch_norm_statistics_kernel(batch_norm_config config, column_cut cut, T piece, T last, T* statistics, T* mean,
+                                 T* rstd, T* new_running_mean, T* new_running_var, const T* sums, const T* running_mean,
+                                 const T* running_var) {
+  const column_place at = place_in_columns<1>(cut, 0);
+  moments<T> m;
+  const T* from = sums + (at.line * cut.columns + at.column);
+  for (std::int64_t row = at.line; row < at.end; row += kRowsAhead * cut.lines()) {
+    T means[kRowsAhead][1], squares[kRowsAhead][1];
+    load_rows(means, cut, row, at.end, from, T(0));
+    load_rows(squares, cut, row, at.end, from + cut.rows * cut.columns, T(0));
+#pragma unroll
+    for (int r = 0; r < kRowsAhead; ++r) {
+      const std::int64_t at_row = row + r * cut.lines();
+      const T other[3] = {at_row < at.end ? at_row == cut.rows - 1 ? last : piece : T(0), means[r][0], squares[r][0]};
+      m.add(other);
+    }
+    from += kRowsAhead * cut.step();
   }
+  join_lines(cut, at.line, m.data, [](T(&a)[3], const T(&b)[3]) {
+    moments<T> joined;
+    for (int i = 0; i < 3; ++i) joined.data[i] = a[i];
+    joined.add(b);
+    for (int i = 0; i < 3; ++i) a[i] = joined.data[i];
+  });
+  if (!at.stores()) return;
+  statistics[cut.columns + at.column] =
+      store_statistics(config, at.column, m.count(), m.mean(), m.squares(), mean, rstd, new_running_mean,
+                       new_running_var, running_mean, running_var);
+  statistics[at.column] = m.mean();
 }
+
+// ---- elements -------------------------------------------------------------------------------------------------------
+
+/// What the elements of W channels are computed with: y = (x - mean) * scale + offset.
+template <int W, class T>
+struct batch_norm_factors {
+  T mean[W], scale[W], offset[W];
+
+  __device__ void apply(T (&x)[W]) const {
+#pragma unroll
+    for (int w = 0; w < W; ++w) x[w] = (x[w] - mean[w]) * scale[w] + offset[w];
+  }
+};
 
 /// `second` is rstd, or the variance where `has_variance`.
-template <class T>
-__global__ void batch_norm_apply_kernel(batch_norm_config config, bool has_variance, T* y, const T* x, const T* gamma,
-                                        const T* beta, const T* mean, const T* second) {
-  const std::int64_t n = config.outer * config.channels * config.inner;
-  for (std::int64_t i = first_item(); i < n; i += item_stride()) {
-    const std::int64_t c = i / config.inner % config.channels;
-    const T rstd = has_variance ? T(1) / math::sqrt(second[c] + static_cast<T>(config.eps)) : second[c];
-    y[i] = (x[i] - mean[c]) * (rstd * (gamma != nullptr ? gamma[c] : T(1))) + (beta != nullptr ? beta[c] : T(0));
+template <int W, class T>
+__device__ inline batch_norm_factors<W, T> load_factors(std::int64_t channel, bool has_variance, T eps, const T* gamma,
+                                                        const T* beta, const T* mean, const T* second) {
+  batch_norm_factors<W, T> factors;
+  T scale[W];
+  load_parameters(factors.mean, mean, channel, T(0));
+  load_parameters(factors.scale, second, channel, T(0));
+  load_parameters(factors.offset, beta, channel, T(0));
+  load_parameters(scale, gamma, channel, T(1));
+#pragma unroll
+  for (int w = 0; w < W; ++w) {
+    if (has_variance) factors.scale[w] = T(1) / math::sqrt(factors.scale[w] + eps);
+    factors.scale[w] *= scale[w];
+  }
+  return factors;
+}
+
+/// NHWC: `vectors` of W channels, `across` to a row. The launch's threads are a multiple of `across`, or one for each
+/// vector: a thread keeps to its channels.
+template <int W, class T>
+__global__ void __launch_bounds__(kBlock)
+    batch_norm_apply_kernel(std::int64_t vectors, unsigned across, T eps, bool has_variance, T* y, const T* x,
+                            const T* gamma, const T* beta, const T* mean, const T* second) {
+  const std::int64_t first = first_item(), stride = item_stride();
+  const auto factors = load_factors<W>(std::int64_t{static_cast<unsigned>(first) % across} * W, has_variance, eps,
+                                       gamma, beta, mean, second);
+  for (std::int64_t i = first; i < vectors; i += kRowsAhead * stride) {
+    T values[kRowsAhead][W];
+#pragma unroll
+    for (int r = 0; r < kRowsAhead; ++r)
+      if (i + r * stride < vectors) load_vector(values[r], x + (i + r * stride) * W);
+#pragma unroll
+    for (int r = 0; r < kRowsAhead; ++r)
+      if (i + r * stride < vectors) {
+        factors.apply(values[r]);
+        store_vector(y + (i + r * stride) * W, values[r]);
+      }
   }
 }
 
-/// As batch_norm_moments_kernel; sums is [2, pieces, channels]: of dy, and of dy * (x - mean) * rstd.
+/// NCHW: vectors of W elements of one channel, `across` to a plane.
+template <int W, class T>
+__global__ void __launch_bounds__(kBlock)
+    batch_norm_apply_planes_kernel(std::int64_t vectors, std::int64_t across, std::int64_t channels, T eps,
+                                   bool has_variance, T* y, const T* x, const T* gamma, const T* beta, const T* mean,
+                                   const T* second) {
+  for (std::int64_t i = first_item(); i < vectors; i += item_stride()) {
+    T values[W];
+    load_vector(values, x + i * W);
+    const auto factors = load_factors<1>(i / across % channels, has_variance, eps, gamma, beta, mean, second);
+#pragma unroll
+    for (int w = 0; w < W; ++w) values[w] = (values[w] - factors.mean[0]) * factors.scale[0] + factors.offset[0];
+    store_vector(y + i * W, values);
+  }
+}
+
+/// NHWC in one piece, all at once. y may be x.
+template <int W, class T>
+__global__ void __launch_bounds__(kColumnBlock)
+    batch_norm_columns_kernel(batch_norm_config config, column_cut cut, T* y, T* mean, T* rstd, T* new_running_mean,
+                              T* new_running_var, const T* x, const T* gamma, const T* beta, const T* running_mean,
+                              const T* running_var) {
+  __shared__ T shared_mean[kColumnBlock * W], shared_rstd[kColumnBlock * W];
+  const column_place at = place_in_columns<W>(cut, 0);
+  const int slot = (static_cast<int>(threadIdx.x) & ((1 << cut.lane_bits) - 1)) * W;
+  const moments<T, W> m = column_moments<W>(cut, at, x);
+  if (at.stores()) {
+#pragma unroll
+    for (int w = 0; w < W; ++w) {
+      shared_mean[slot + w] = m.mean(w);
+      shared_rstd[slot + w] = store_statistics(config, at.column + w, m.count(), m.mean(w), m.squares(w), mean, rstd,
+                                               new_running_mean, new_running_var, running_mean, running_var);
+    }
+  }
+  __syncthreads();
+  if (!at.present) return;
+  batch_norm_factors<W, T> factors;
+  load_parameters(factors.scale, gamma, at.column, T(1));
+  load_parameters(factors.offset, beta, at.column, T(0));
+#pragma unroll
+  for (int w = 0; w < W; ++w) {
+    factors.mean[w] = shared_mean[slot + w];
+    factors.scale[w] *= shared_rstd[slot + w];
+  }
+  for (std::int64_t row = at.line; row < at.end; row += kRowsAhead * cut.lines()) {
+    const std::int64_t place = row * cut.columns + at.column;
+    T rows[kRowsAhead][W];
+    load_rows(rows, cut, row, at.end, x + place, T(0));
+#pragma unroll
+    for (int r = 0; r < kRowsAhead; ++r)
+      if (row + r * cut.lines() < at.end) {
+        factors.apply(rows[r]);
+        store_vector(y + place + r * cut.step(), rows[r]);
+      }
+  }
+}
+
+// ---- gradients ------------------------------------------------------------------------------------------------------
+
+/// Of a thread's columns the sums of dy, and of dy * (x - mean) * rstd; in line 0 those of all its lines.
+template <int W, class T>
+__device__ inline void column_gradient_sums(const column_cut& cut, const column_place& at, T (&sums)[2 * W],
+                                            const T* dy, const T* x, const T* mean, const T* rstd) {
+  fill_vector(sums, T(0));
+  T centre[W], scale[W];
+  load_parameters(centre, at.present ? mean : nullptr, at.column, T(0));
+  load_parameters(scale, at.present ? rstd : nullptr, at.column, T(0));
+  for (std::int64_t row = at.begin + at.line; row < at.end; row += kRowsAhead * cut.lines()) {
+    const std::int64_t place = row * cut.columns + at.column;
+    T g[kRowsAhead][W], values[kRowsAhead][W];
+    load_rows(g, cut, row, at.end, dy + place, T(0));
+    load_rows(values, cut, row, at.end, x + place, T(0));
+#pragma unroll
+    for (int r = 0; r < kRowsAhead; ++r) {
+      if (row + r * cut.lines() < at.end) {
+#pragma unroll
+        for (int w = 0; w < W; ++w) {
+          sums[w] += g[r][w];
+          sums[W + w] += g[r][w] * (values[r][w] - centre[w]);
+        }
+      }
+    }
+  }
+  join_lines(cut, at.line, sums, [](T(&a)[2 * W], const T(&b)[2 * W]) {
+#pragma unroll
+    for (int i = 0; i < 2 * W; ++i) a[i] += b[i];
+  });
+#pragma unroll
+  for (int w = 0; w < W; ++w) sums[W + w] *= scale[w];
+}
+
+/// sums is [2, pieces, channels]. NHWC.
+template <int W, class T>
+__global__ void __launch_bounds__(kColumnBlock)
+    batch_norm_gradient_sums_kernel(column_cut cut, T* sums, const T* dy, const T* x, const T* mean, const T* rstd) {
+  const column_place at = place_in_columns<W>(cut, 0);
+  T own[2 * W];
+  column_gradient_sums<W>(cut, at, own, dy, x, mean, rstd);
+  if (!at.stores()) return;
+  T* to = sums + blockIdx.y * cut.columns + at.column;
+#pragma unroll
+  for (int w = 0; w < W; ++w) {
+    to[w] = own[w];
+    to[cut.pieces * cut.columns + w] = own[W + w];
+  }
+}
+
+/// The same of NCHW: a block for each piece of each channel, of `piece` elements.
 template <class T>
-__global__ void batch_norm_gradient_sums_kernel(batch_norm_config config, std::int64_t pieces, T* sums, const T* dy,
-                                                const T* x, const T* mean, const T* rstd) {
-  const std::int64_t count = config.outer * config.inner, items = pieces * config.channels;
-  const bool alone = config.inner == 1;
-  const std::int64_t first = alone ? first_item() : blockIdx.x, stride = alone ? item_stride() : gridDim.x;
-  for (std::int64_t item = first; item < items; item += stride) {
-    const std::int64_t piece = item / config.channels, channel = item % config.channels;
-    const std::int64_t begin = count * piece / pieces, end = count * (piece + 1) / pieces;
+__global__ void __launch_bounds__(kBlock)
+    batch_norm_plane_gradient_sums_kernel(batch_norm_config config, std::int64_t piece, std::int64_t pieces, T* sums,
+                                          const T* dy, const T* x, const T* mean, const T* rstd) {
+  const std::int64_t count = config.outer * config.inner;
+  for (std::int64_t item = blockIdx.x; item < pieces * config.channels; item += gridDim.x) {
+    const std::int64_t channel = item % config.channels, begin = item / config.channels * piece,
+                       end = begin + piece < count ? begin + piece : count;
+    const T centre = mean[channel];
     T sum = 0, products = 0;
-    for (std::int64_t i = begin + (alone ? 0 : threadIdx.x); i < end; i += alone ? 1 : blockDim.x) {
+#pragma unroll 4
+    for (std::int64_t i = begin + threadIdx.x; i < end; i += kBlock) {
       const std::int64_t at = channel_element(config, channel, i);
       sum += dy[at];
-      products += dy[at] * (x[at] - mean[channel]);
+      products += dy[at] * (x[at] - centre);
     }
-    if (!alone) {
-      sum = block_reduce<sum_of>(sum);
-      products = block_reduce<sum_of>(products);
-    }
-    if (alone || threadIdx.x == 0) {
+    sum = block_reduce<sum_of>(sum);
+    products = block_reduce<sum_of>(products);
+    if (threadIdx.x == 0) {
       sums[item] = sum;
-      sums[items + item] = products * rstd[channel];
+      sums[pieces * config.channels + item] = products * rstd[channel];
     }
   }
 }
 
-template <class T>
-__global__ void batch_norm_backward_kernel(batch_norm_config config, T* dx, const T* dgamma, const T* dbeta,
-                                           const T* dy, const T* x, const T* gamma, const T* mean, const T* rstd) {
-  const std::int64_t n = config.outer * config.channels * config.inner;
-  const T share = T(1) / static_cast<T>(config.outer * config.inner);
-  for (std::int64_t i = first_item(); i < n; i += item_stride()) {
-    const std::int64_t c = i / config.inner % config.channels;
-    const T scale = rstd[c] * (gamma != nullptr ? gamma[c] : T(1)), h = (x[i] - mean[c]) * rstd[c];
-    dx[i] = scale * (dy[i] - (dbeta[c] + h * dgamma[c]) * share);
+/// What the gradient of W channels' elements is computed with: dx = scale * (dy - shift - (x - mean) * slope).
+template <int W, class T>
+struct batch_norm_slopes {
+  T mean[W], scale[W], shift[W], slope[W];
+
+  /// dy becomes dx.
+  __device__ void apply(T (&dy)[W], const T (&x)[W]) const {
+#pragma unroll
+    for (int w = 0; w < W; ++w) dy[w] = scale[w] * (dy[w] - shift[w] - (x[w] - mean[w]) * slope[w]);
+  }
+};
+
+/// `share` is 1 / (outer * inner); dgamma and dbeta lie at `channel` of theirs.
+template <int W, class T>
+__device__ inline batch_norm_slopes<W, T> load_slopes(std::int64_t channel, T share, const T (&dbeta)[W],
+                                                      const T (&dgamma)[W], const T* gamma, const T* mean,
+                                                      const T* rstd) {
+  batch_norm_slopes<W, T> slopes;
+  T scale[W];
+  load_parameters(slopes.mean, mean, channel, T(0));
+  load_parameters(slopes.scale, gamma, channel, T(1));
+  load_parameters(scale, rstd, channel, T(0));
+#pragma unroll
+  for (int w = 0; w < W; ++w) {
+    slopes.scale[w] *= scale[w];
+    slopes.shift[w] = dbeta[w] * share;
+    slopes.slope[w] = dgamma[w] * share * scale[w];
+  }
+  return slopes;
+}
+
+/// As batch_norm_apply_kernel. dx may be dy.
+template <int W, class T>
+__global__ void __launch_bounds__(kBlock)
+    batch_norm_backward_kernel(std::int64_t vectors, unsigned across, T share, T* dx, const T* dgamma, const T* dbeta,
+                               const T* dy, const T* x, const T* gamma, const T* mean, const T* rstd) {
+  const std::int64_t first = first_item(), stride = item_stride(),
+                     channel = std::int64_t{static_cast<unsigned>(first) % across} * W;
+  T of_beta[W], of_gamma[W];
+  load_parameters(of_beta, dbeta, channel, T(0));
+  load_parameters(of_gamma, dgamma, channel, T(0));
+  const auto slopes = load_slopes<W>(channel, share, of_beta, of_gamma, gamma, mean, rstd);
+  for (std::int64_t i = first; i < vectors; i += kRowsAhead * stride) {
+    T g[kRowsAhead][W], values[kRowsAhead][W];
+#pragma unroll
+    for (int r = 0; r < kRowsAhead; ++r)
+      if (i + r * stride < vectors) {
+        load_vector(g[r], dy + (i + r * stride) * W);
+        load_vector(values[r], x + (i + r * stride) * W);
+      }
+#pragma unroll
+    for (int r = 0; r < kRowsAhead; ++r)
+      if (i + r * stride < vectors) {
+        slopes.apply(g[r], values[r]);
+        store_vector(dx + (i + r * stride) * W, g[r]);
+      }
+  }
+}
+
+/// As batch_norm_apply_planes_kernel. dx may be dy.
+template <int W, class T>
+__global__ void __launch_bounds__(kBlock)
+    batch_norm_backward_planes_kernel(std::int64_t vectors, std::int64_t across, std::int64_t channels, T share, T* dx,
+                                      const T* dgamma, const T* dbeta, const T* dy, const T* x, const T* gamma,
+                                      const T* mean, const T* rstd) {
+  for (std::int64_t i = first_item(); i < vectors; i += item_stride()) {
+    T g[W], values[W];
+    load_vector(g, dy + i * W);
+    load_vector(values, x + i * W);
+    const std::int64_t channel = i / across % channels;
+    const T of_beta[1] = {dbeta[channel]}, of_gamma[1] = {dgamma[channel]};
+    const auto slopes = load_slopes<1>(channel, share, of_beta, of_gamma, gamma, mean, rstd);
+#pragma unroll
+    for (int w = 0; w < W; ++w) {
+      T one[1] = {g[w]};
+      const T value[1] = {values[w]};
+      slopes.apply(one, value);
+      g[w] = one[0];
+    }
+    store_vector(dx + i * W, g);
+  }
+}
+
+/// NHWC in one piece, all at once. dx may be dy; dgamma and dbeta may be nullptr.
+template <int W, class T>
+__global__ void __launch_bounds__(kColumnBlock)
+    batch_norm_backward_columns_kernel(column_cut cut, T share, T* dx, T* dgamma, T* dbeta, const T* dy, const T* x,
+                                       const T* gamma, const T* mean, const T* rstd) {
+  __shared__ T shared_sums[2 * W][kColumnBlock];
+  const column_place at = place_in_columns<W>(cut, 0);
+  const int lane = static_cast<int>(threadIdx.x) & ((1 << cut.lane_bits) - 1);
+  T sums[2 * W];
+  column_gradient_sums<W>(cut, at, sums, dy, x, mean, rstd);
+  if (at.stores()) {
+#pragma unroll
+    for (int w = 0; w < W; ++w) {
+      if (dbeta != nullptr) dbeta[at.column + w] = sums[w];
+      if (dgamma != nullptr) dgamma[at.column + w] = sums[W + w];
+      shared_sums[w][lane] = sums[w];
+      shared_sums[W + w][lane] = sums[W + w];
+    }
+  }
+  __syncthreads();
+  if (!at.present) return;
+  T of_beta[W], of_gamma[W];
+#pragma unroll
+  for (int w = 0; w < W; ++w) {
+    of_beta[w] = shared_sums[w][lane];
+    of_gamma[w] = shared_sums[W + w][lane];
+  }
+  const auto slopes = load_slopes<W>(at.column, share, of_beta, of_gamma, gamma, mean, rstd);
+  for (std::int64_t row = at.line; row < at.end; row += kRowsAhead * cut.lines()) {
+    const std::int64_t place = row * cut.columns + at.column;
+    T g[kRowsAhead][W], values[kRowsAhead][W];
+    load_rows(g, cut, row, at.end, dy + place, T(0));
+    load_rows(values, cut, row, at.end, x + place, T(0));
+#pragma unroll
+    for (int r = 0; r < kRowsAhead; ++r)
+      if (row + r * cut.lines() < at.end) {
+        slopes.apply(g[r], values[r]);
+        store_vector(dx + place + r * cut.step(), g[r]);
+      }
   }
 }
 
@@ -117,19 +466,46 @@ __global__ void batch_norm_backward_kernel(batch_norm_config config, T* dx, cons
 
 namespace detail {
 
-/// Pieces that each channel is cut into, so that there is work for a device: enough threads, or blocks.
-constexpr std::int64_t channel_pieces(const batch_norm_config& config) {
-  if (config.channels == 0) return 1;
-  const bool alone = config.inner == 1;
-  const std::int64_t each = config.outer * config.inner / (alone ? 32 : 4096),
-                     enough = (alone ? 65536 : 1024) / config.channels;
-  const std::int64_t pieces = each < enough ? each : enough;
-  return pieces < 1 ? 1 : pieces > 1024 ? 1024 : pieces;
+/// Elements of a piece of an NCHW channel: 4096 at least, and as many as make about 1024 blocks.
+constexpr std::int64_t plane_piece(const batch_norm_config& config) {
+  const std::int64_t count = config.outer * config.inner;
+  std::int64_t pieces = count / 4096;
+  if (config.channels > 0 && pieces > 1024 / config.channels) pieces = 1024 / config.channels;
+  return count > 0 ? divide_up(count, pieces < 1 ? 1 : pieces) : 1;
 }
 
-inline LaunchShape channel_launch(const batch_norm_config& config, std::int64_t pieces) {
-  const std::int64_t items = pieces * config.channels;
-  return launch_shape(config.inner == 1 ? items : items * kBlock, kBlock);
+/// For `vectors`, `across` to a row, one thread each up to 1056 blocks, beyond that up to 4 vectors a thread: as many
+/// threads as make a multiple of `across`, so that a thread's vectors lie below each other.
+inline LaunchShape shape_of_rows(std::int64_t vectors, std::int64_t across) {
+  const std::int64_t one_each = divide_up(vectors, kBlock), some_each = divide_up(vectors, kRowsAhead * kBlock);
+  std::int64_t blocks = one_each < 1056 ? one_each : some_each > 1056 ? some_each : 1056;
+  if (blocks > (std::int64_t{1} << 20)) blocks = std::int64_t{1} << 20;
+  std::int64_t unit = across;  // across / gcd(across, kBlock)
+  for (int factor = kBlock; factor > 1 && unit % 2 == 0; factor /= 2) unit /= 2;
+  if (unit > 0) blocks = divide_up(blocks, unit) * unit;
+  if (blocks > one_each) blocks = one_each;
+  LaunchShape shape = launch_shape(kBlock);
+  shape.blocks = dim3(static_cast<unsigned>(blocks));
+  shape.empty = vectors == 0;
+  return shape;
+}
+
+template <class T>
+void batch_norm_apply(CudaContext& context, const char* name, const batch_norm_config& config, bool has_variance, T* y,
+                      const T* x, const T* gamma, const T* beta, const T* mean, const T* second) {
+  constexpr int kWidth = kVectorWidth<T>;
+  const std::int64_t n = config.outer * config.channels * config.inner,
+                     line = config.inner == 1 ? config.channels : config.inner;
+  const bool vectors = width_for<T>(line) > 1 && aligned_for_vectors(y, x);
+  const std::int64_t width = vectors ? kWidth : 1;
+  if (config.inner == 1)
+    launch(context, name, vectors ? &batch_norm_apply_kernel<kWidth, T> : &batch_norm_apply_kernel<1, T>,
+           shape_of_rows(n / width, line / width), n / width, line / width, config.eps, has_variance, y, x, gamma, beta,
+           mean, second);
+  else
+    launch(context, name, vectors ? &batch_norm_apply_planes_kernel<kWidth, T> : &batch_norm_apply_planes_kernel<1, T>,
+           launch_shape(n / width), n / width, line / width, config.channels, config.eps, has_variance, y, x, gamma,
+           beta, mean, second);
 }
 
 }  // namespace detail
@@ -139,28 +515,44 @@ template <class T>
 void batch_norm(CudaContext& context, const batch_norm_config& config, T* y, plain_t<T>* mean, plain_t<T>* rstd,
                 plain_t<T>* new_running_mean, plain_t<T>* new_running_var, const T* x, const plain_t<T>* gamma,
                 const plain_t<T>* beta, const plain_t<T>* running_mean, const plain_t<T>* running_var) {
-  if (config.outer * config.inner == 1)
-    throw std::invalid_argument("batch_norm: expects more than 1 value per channel when training");
-  const std::int64_t pieces = detail::channel_pieces(config);
-  const auto items = static_cast<std::size_t>(pieces * config.channels);
-  auto* sums = static_cast<moments<T>*>(
-      context.workspace(items * sizeof(moments<T>) + 2 * static_cast<std::size_t>(config.channels) * sizeof(T)));
-  T* statistics = reinterpret_cast<T*>(sums + items);
-  launch(context, "batch_norm", &batch_norm_moments_kernel<T>, detail::channel_launch(config, pieces), config, pieces,
-         sums, x);
-  launch(context, "batch_norm", &batch_norm_statistics_kernel<T>, launch_shape(config.channels), config, pieces,
-         statistics, mean, rstd, new_running_mean, new_running_var, static_cast<const moments<T>*>(sums), running_mean,
-         running_var);
-  launch(context, "batch_norm", &batch_norm_apply_kernel<T>,
-         launch_shape(config.outer * config.channels * config.inner), config, false, y, x, gamma, beta,
-         static_cast<const T*>(statistics), static_cast<const T*>(statistics + config.channels));
+  constexpr int kWidth = kVectorWidth<T>;
+  const char* name = "batch_norm";
+  const std::int64_t count = config.outer * config.inner;
+  if (count == 1) throw std::invalid_argument("batch_norm: expects more than 1 value per channel when training");
+  const bool planes = config.inner != 1;
+  const int width = detail::width_for<T>(config.channels);
+  const bool vectors = width > 1 && detail::aligned_for_vectors(y, x);
+  column_cut cut;
+  if (!planes) cut = cut_columns(1, config.outer, config.channels, width);
+  if (!planes && cut.pieces == 1) {
+    launch(context, name, vectors ? &batch_norm_columns_kernel<kWidth, T> : &batch_norm_columns_kernel<1, T>,
+           column_shape(cut, vectors ? kWidth : 1), config, cut, y, mean, rstd, new_running_mean, new_running_var, x,
+           gamma, beta, running_mean, running_var);
+    return;
+  }
+  const std::int64_t piece = planes ? detail::plane_piece(config) : cut.piece_rows,
+                     pieces = planes && count > 0 ? detail::divide_up(count, piece) : cut.pieces;
+  T* sums =
+      static_cast<T*>(context.workspace(2 * static_cast<std::size_t>((pieces + 1) * config.channels) * sizeof(T)));
+  T* statistics = sums + 2 * pieces * config.channels;
+  if (planes)
+    launch(context, name, &batch_norm_plane_moments_kernel<T>, launch_shape(pieces * config.channels * kBlock, kBlock),
+           config, piece, pieces, sums, x);
+  else
+    launch(context, name, vectors ? &batch_norm_moments_kernel<kWidth, T> : &batch_norm_moments_kernel<1, T>,
+           column_shape(cut, vectors ? kWidth : 1), cut, sums, x);
+  const column_cut joined = cut_columns(1, pieces, config.channels, 1, true);
+  launch(context, name, &batch_norm_statistics_kernel<T>, column_shape(joined, 1), config, joined, piece,
+         count - (pieces - 1) * piece, statistics, mean, rstd, new_running_mean, new_running_var,
+         static_cast<const T*>(sums), running_mean, running_var);
+  detail::batch_norm_apply<T>(context, name, config, false, y, x, gamma, beta, statistics,
+                              statistics + config.channels);
 }
 
 template <class T>
 void batch_norm_inference(CudaContext& context, const batch_norm_config& config, T* y, const T* x,
                           const plain_t<T>* gamma, const plain_t<T>* beta, const T* mean, const T* var) {
-  launch(context, "batch_norm_inference", &batch_norm_apply_kernel<T>,
-         launch_shape(config.outer * config.channels * config.inner), config, true, y, x, gamma, beta, mean, var);
+  detail::batch_norm_apply<T>(context, "batch_norm_inference", config, true, y, x, gamma, beta, mean, var);
 }
 
 /// dx may be dy. dgamma and dbeta may be nullptr.
@@ -168,18 +560,46 @@ template <class T>
 void batch_norm_backward(CudaContext& context, const batch_norm_config& config, T* dx, plain_t<T>* dgamma,
                          plain_t<T>* dbeta, const T* dy, const T* x, const plain_t<T>* gamma, const T* mean,
                          const T* rstd) {
-  const std::int64_t pieces = detail::channel_pieces(config);
-  const auto items = static_cast<std::size_t>(pieces * config.channels);
-  T* sums = static_cast<T*>(context.workspace((2 * items + 2 * static_cast<std::size_t>(config.channels)) * sizeof(T)));
-  if (dbeta == nullptr) dbeta = sums + 2 * items;
-  if (dgamma == nullptr) dgamma = sums + 2 * items + config.channels;
-  launch(context, "batch_norm_backward", &batch_norm_gradient_sums_kernel<T>, detail::channel_launch(config, pieces),
-         config, pieces, sums, dy, x, mean, rstd);
-  launch(context, "batch_norm_backward", &add_pieces_kernel<T>, launch_shape(config.channels), config.channels, pieces,
-         dbeta, dgamma, static_cast<const T*>(sums));
-  launch(context, "batch_norm_backward", &batch_norm_backward_kernel<T>,
-         launch_shape(config.outer * config.channels * config.inner), config, dx, static_cast<const T*>(dgamma),
-         static_cast<const T*>(dbeta), dy, x, gamma, mean, rstd);
+  constexpr int kWidth = kVectorWidth<T>;
+  const char* name = "batch_norm_backward";
+  const std::int64_t count = config.outer * config.inner, n = count * config.channels;
+  const T share = T(1) / static_cast<T>(count);
+  const bool planes = config.inner != 1;
+  const std::int64_t line = planes ? config.inner : config.channels;
+  const int width = detail::width_for<T>(line);
+  const bool vectors = width > 1 && detail::aligned_for_vectors(dx, dy, x);
+  const std::int64_t used = vectors ? kWidth : 1;
+  column_cut cut;
+  if (!planes) cut = cut_columns(1, config.outer, config.channels, width);
+  if (!planes && cut.pieces == 1) {
+    launch(context, name,
+           vectors ? &batch_norm_backward_columns_kernel<kWidth, T> : &batch_norm_backward_columns_kernel<1, T>,
+           column_shape(cut, static_cast<int>(used)), cut, share, dx, dgamma, dbeta, dy, x, gamma, mean, rstd);
+    return;
+  }
+  const std::int64_t piece = planes ? detail::plane_piece(config) : cut.piece_rows,
+                     pieces = planes && count > 0 ? detail::divide_up(count, piece) : cut.pieces;
+  T* sums =
+      static_cast<T*>(context.workspace(2 * static_cast<std::size_t>((pieces + 1) * config.channels) * sizeof(T)));
+  if (dbeta == nullptr) dbeta = sums + 2 * pieces * config.channels;
+  if (dgamma == nullptr) dgamma = sums + (2 * pieces + 1) * config.channels;
+  if (planes)
+    launch(context, name, &batch_norm_plane_gradient_sums_kernel<T>,
+           launch_shape(pieces * config.channels * kBlock, kBlock), config, piece, pieces, sums, dy, x, mean, rstd);
+  else
+    launch(context, name,
+           vectors ? &batch_norm_gradient_sums_kernel<kWidth, T> : &batch_norm_gradient_sums_kernel<1, T>,
+           column_shape(cut, static_cast<int>(used)), cut, sums, dy, x, mean, rstd);
+  detail::add_pieces(context, name, config.channels, pieces, dbeta, dgamma, static_cast<const T*>(sums));
+  if (planes)
+    launch(context, name,
+           vectors ? &batch_norm_backward_planes_kernel<kWidth, T> : &batch_norm_backward_planes_kernel<1, T>,
+           launch_shape(n / used), n / used, line / used, config.channels, share, dx, dgamma, dbeta, dy, x, gamma, mean,
+           rstd);
+  else
+    launch(context, name, vectors ? &batch_norm_backward_kernel<kWidth, T> : &batch_norm_backward_kernel<1, T>,
+           detail::shape_of_rows(n / used, line / used), n / used, line / used, share, dx, dgamma, dbeta, dy, x, gamma,
+           mean, rstd);
 }
 
 #endif  // __CUDACC_RTC__

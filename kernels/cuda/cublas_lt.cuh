@@ -26,13 +26,19 @@ inline void check_cublas(cublasStatus_t status, const char* call, const char* fi
 }
 #define GRAVEN_CUBLAS(call) ::graven::kernels::check_cublas((call), #call, __FILE__, __LINE__)
 
-/// c[batch,m,n] = op(a) op(b); a is stored [m,k], or [k,m] when transposed; b [k,n], or [n,k]. Strides are elements
-/// from one matrix of the batch to the next; 0 repeats the same.
+/// c[batch,m,n] = op(a) op(b), or += it; a is stored [m,k], or [k,m] when transposed; b [k,n], or [n,k]. Strides are
+/// elements from one matrix of the batch to the next (0 repeats the same), leading dimensions those from one stored row
+/// to the next (0: rows lie side by side).
 struct matrix_product_shape {
   std::int64_t batch = 1, m, n, k;
   std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
+  std::int64_t a_leading = 0, b_leading = 0, c_leading = 0;
   bool transpose_a = false, transpose_b = false;
-  auto key() const { return std::tuple(batch, m, n, k, a_stride, b_stride, c_stride, transpose_a, transpose_b); }
+  bool accumulate = false;
+  auto key() const {
+    return std::tuple(batch, m, n, k, a_stride, b_stride, c_stride, a_leading, b_leading, c_leading, transpose_a,
+                      transpose_b);
+  }
 };
 
 enum class fused_epilogue { none, bias, relu, relu_bias };
@@ -48,9 +54,10 @@ class CublasLt {
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
+  /// `scratch`: kWorkspaceBytes of the device's memory, or nullptr: the context's workspace.
   template <class T>
   void run(CudaContext& context, const matrix_product_shape& shape, T* c, const T* a, const T* b,
-           fused_epilogue epilogue, const T* bias) {
+           fused_epilogue epilogue, const T* bias, void* scratch) {
     static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>, "float or double");
     const auto address = [](const T* p) { return reinterpret_cast<std::uintptr_t>(p); };
     const std::uintptr_t addresses = address(a) | address(b) | address(c) | address(bias);
@@ -66,12 +73,13 @@ class CublasLt {
                   .first;
     const Plan& plan = found->second;
     // Rehearsed is the most that an algorithm may take: with sizes that were not rehearsed another one may be chosen.
-    void* const workspace = context.workspace(context.rehearses() ? kWorkspaceBytes : plan.workspace_bytes);
+    void* const workspace =
+        scratch != nullptr ? scratch : context.workspace(context.rehearses() ? kWorkspaceBytes : plan.workspace_bytes);
     if (context.rehearses()) return;
     if (bias != nullptr) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-    const T one = 1, zero = 0;
+    const T one = 1, times = shape.accumulate ? 1 : 0;
     // Matrix "A" of the library is b, its "B" is a.
-    GRAVEN_CUBLAS(cublasLtMatmul(handle_, plan.product, &one, b, plan.b, a, plan.a, &zero, c, plan.c, c, plan.c,
+    GRAVEN_CUBLAS(cublasLtMatmul(handle_, plan.product, &one, b, plan.b, a, plan.a, &times, c, plan.c, c, plan.c,
                                  &plan.algorithm, workspace, plan.workspace_bytes, context.stream()));
   }
 
@@ -100,9 +108,11 @@ class CublasLt {
   struct Plan {
     Plan(cublasLtHandle_t handle, const matrix_product_shape& s, cudaDataType_t type, cublasComputeType_t compute,
          fused_epilogue epilogue, const void* bias, std::uint32_t alignment)
-        : a(s.transpose_a ? layout(type, s.k, s.m, s.batch, s.a_stride) : layout(type, s.m, s.k, s.batch, s.a_stride)),
-          b(s.transpose_b ? layout(type, s.n, s.k, s.batch, s.b_stride) : layout(type, s.k, s.n, s.batch, s.b_stride)),
-          c(layout(type, s.m, s.n, s.batch, s.c_stride)) {
+        : a(s.transpose_a ? layout(type, s.k, s.m, s.a_leading, s.batch, s.a_stride)
+                          : layout(type, s.m, s.k, s.a_leading, s.batch, s.a_stride)),
+          b(s.transpose_b ? layout(type, s.n, s.k, s.b_leading, s.batch, s.b_stride)
+                          : layout(type, s.k, s.n, s.b_leading, s.batch, s.b_stride)),
+          c(layout(type, s.m, s.n, s.c_leading, s.batch, s.c_stride)) {
       GRAVEN_CUBLAS(cublasLtMatmulDescCreate(product.place(), compute, type));
       set(product, CUBLASLT_MATMUL_DESC_TRANSA, s.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
       set(product, CUBLASLT_MATMUL_DESC_TRANSB, s.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -143,11 +153,11 @@ class CublasLt {
   }
 
   /// A row-major [rows, columns] matrix, as the column-major matrix of columns x rows that it is to the library.
-  static Layout layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns, std::int64_t batch,
-                       std::int64_t stride) {
+  static Layout layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns, std::int64_t leading,
+                       std::int64_t batch, std::int64_t stride) {
     Layout result;
     GRAVEN_CUBLAS(cublasLtMatrixLayoutCreate(result.place(), type, static_cast<std::uint64_t>(columns),
-                                             static_cast<std::uint64_t>(rows), columns));
+                                             static_cast<std::uint64_t>(rows), leading != 0 ? leading : columns));
     if (batch > 1) {
       const auto count = static_cast<std::int32_t>(batch);
       GRAVEN_CUBLAS(cublasLtMatrixLayoutSetAttribute(result, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
@@ -161,11 +171,13 @@ class CublasLt {
   std::map<Key, Plan> plans_;
 };
 
-/// c = a b, then the epilogue. m, n and k are not 0.
+/// c = a b, then the epilogue. m, n and k are not 0. `scratch`: CublasLt::kWorkspaceBytes for whoever uses the
+/// context's workspace for something else, or nullptr.
 template <class T>
 void matrix_product(CudaContext& context, const matrix_product_shape& shape, T* c, const T* a, const T* b,
-                    fused_epilogue epilogue = fused_epilogue::none, const T* bias = nullptr) {
-  context.library<CublasLt>().run(context, shape, c, a, b, epilogue, bias);
+                    fused_epilogue epilogue = fused_epilogue::none, const plain_t<T>* bias = nullptr,
+                    void* scratch = nullptr) {
+  context.library<CublasLt>().run(context, shape, c, a, b, epilogue, bias, scratch);
 }
 
 }  // namespace graven::kernels

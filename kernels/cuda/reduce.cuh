@@ -3,13 +3,16 @@
 //
 //   reduce_sum(context, reduce_config{.outer = 1, .size = 4096, .inner = 10}, y, x);
 //
-// The maximum of numbers and a NaN is NaN, as in PyTorch; of equals the first is named by argmax. Long sums are cut
-// into pieces whose borders depend on the config alone and which are added in their order: the same bits on every run.
+// The maximum of numbers and a NaN is NaN, as in PyTorch; of equals the first is named by argmax. x is read once, in
+// vectors of 16 bytes where its sizes and address allow; threads share a column (columns.cuh) or a row, and long ones
+// are cut into pieces, whose results a second kernel reads. All of it depends on the config alone: the same bits on
+// every run.
 #pragma once
 
 #include "../config/reduce.h"
 #include "../cpu/dtype.h"
 #include "block.cuh"
+#include "columns.cuh"
 #include "context.cuh"
 
 namespace graven::kernels {
@@ -56,48 +59,79 @@ struct minimum_of {
   }
 };
 
-/// inner = 1: a block for each piece of each row. y [rows, pieces] = factor * reduction.
-template <class Op, class T>
-__global__ void reduce_rows_kernel(std::int64_t rows, std::int64_t size, std::int64_t pieces, T factor, T* y,
-                                   const T* x) {
-  for (std::int64_t item = blockIdx.x; item < rows * pieces; item += gridDim.x) {
-    const std::int64_t row = item / pieces, piece = item % pieces;
-    const std::int64_t begin = size * piece / pieces, end = size * (piece + 1) / pieces;
-    T value = Op::template start<T>();
-    for (std::int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) value = Op::join(value, x[row * size + i]);
-    value = block_reduce<Op>(value);
-    if (threadIdx.x == 0) y[item] = static_cast<T>(value * factor);
-  }
-}
-
-/// A thread for each piece of each column. y [outer, pieces, inner] = factor * reduction.
-template <class Op, class T>
-__global__ void reduce_columns_kernel(reduce_config config, std::int64_t pieces, T factor, T* y, const T* x) {
-  const std::int64_t n = config.outer * pieces * config.inner;
-  for (std::int64_t item = first_item(); item < n; item += item_stride()) {
-    const std::int64_t column = item % config.inner, piece = item / config.inner % pieces,
-                       row = item / config.inner / pieces;
-    const std::int64_t begin = config.size * piece / pieces, end = config.size * (piece + 1) / pieces;
-    T value = Op::template start<T>();
-    for (std::int64_t i = begin; i < end; ++i)
-      value = Op::join(value, x[(row * config.size + i) * config.inner + column]);
-    y[item] = static_cast<T>(value * factor);
-  }
-}
-
-/// A thread a column: what the pieces of two sums [2, pieces, columns] come to, in their order. Either result may be
-/// nullptr.
-template <class T>
-__global__ void add_pieces_kernel(std::int64_t columns, std::int64_t pieces, T* first, T* second, const T* sums) {
-  for (std::int64_t column = first_item(); column < columns; column += item_stride()) {
-    T a = 0, b = 0;
-    for (std::int64_t piece = 0; piece < pieces; ++piece) {
-      a += sums[piece * columns + column];
-      b += sums[(pieces + piece) * columns + column];
+/// inner = 1: `lanes` threads, a power of 2 up to 32 or kBlock, for each row, in pieces of `piece` elements at
+/// blockIdx.y. y [rows, pieces] = factor * reduction. W elements are taken at a time, as one vector if Aligned.
+template <class Op, int W, bool Aligned, class T>
+__global__ void __launch_bounds__(kBlock) reduce_rows_kernel(std::int64_t rows, std::int64_t size, std::int64_t piece,
+                                                             int lanes, T factor, T* y, const T* x) {
+  __shared__ T partial[kBlock / 32];
+  constexpr int kAhead = 4;
+  const int lane = static_cast<int>(threadIdx.x) & (lanes - 1), at_once = kBlock / lanes;
+  const std::int64_t begin = blockIdx.y * piece, end = begin + piece < size ? begin + piece : size;
+  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * at_once; first < rows;
+       first += static_cast<std::int64_t>(gridDim.x) * at_once) {
+    const std::int64_t row = first + static_cast<int>(threadIdx.x) / lanes;
+    T values[W];
+    fill_vector(values, Op::template start<T>());
+    if (row < rows) {
+      const T* from = x + row * size;
+      for (std::int64_t i = begin + lane * W; i < end; i += kAhead * lanes * W) {
+        T read[kAhead][W];
+#pragma unroll
+        for (int a = 0; a < kAhead; ++a) {
+          const std::int64_t k = i + a * lanes * W;
+          if (k >= end)
+            fill_vector(read[a], Op::template start<T>());
+          else
+            load_elements<Aligned>(read[a], from + k);
+        }
+#pragma unroll
+        for (int w = 0; w < W; ++w)
+          values[w] = Op::join(values[w], Op::join(Op::join(read[0][w], read[1][w]), Op::join(read[2][w], read[3][w])));
+      }
     }
-    if (first != nullptr) first[column] = a;
-    if (second != nullptr) second[column] = b;
+    T value = values[0];
+    if constexpr (W == 2) value = Op::join(values[0], values[1]);
+    if constexpr (W == 4) value = Op::join(Op::join(values[0], values[1]), Op::join(values[2], values[3]));
+    for (int distance = (lanes < 32 ? lanes : 32) / 2; distance > 0; distance /= 2) {
+      const T other = __shfl_xor_sync(0xffffffffu, value, distance);
+      value = Op::join(value, other);
+    }
+    if (lanes > 32) {
+      if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+      __syncthreads();
+      if (lane == 0)
+        for (int warp = 1; warp < kBlock / 32; ++warp) value = Op::join(value, partial[warp]);
+      __syncthreads();  // before the next use of `partial`
+    }
+    if (lane == 0 && row < rows) y[row * gridDim.y + blockIdx.y] = static_cast<T>(value * factor);
   }
+}
+
+/// A thread takes W columns. y [outer, pieces, columns] = factor * reduction.
+template <class Op, int W, class T>
+__global__ void __launch_bounds__(kColumnBlock) reduce_columns_kernel(column_cut cut, T factor, T* y, const T* x) {
+  for (std::int64_t first = first_matrix(cut); first < cut.outer; first += matrix_stride(cut)) {
+    const column_place at = place_in_columns<W>(cut, first);
+    T values[W];
+    reduce_lines<Op>(cut, at, values, x);
+    if (at.stores()) {
+#pragma unroll
+      for (int w = 0; w < W; ++w)
+        y[(at.outer * cut.pieces + blockIdx.y) * cut.columns + at.column + w] = static_cast<T>(values[w] * factor);
+    }
+  }
+}
+
+/// What the pieces, rows here, of two sums [2, pieces, columns] come to. Either result may be nullptr.
+template <class T>
+__global__ void __launch_bounds__(kColumnBlock) add_pieces_kernel(column_cut cut, T* first, T* second, const T* sums) {
+  T* to = blockIdx.z == 0 ? first : second;
+  if (to == nullptr) return;  // all threads of a block alike
+  const column_place at = place_in_columns<1>(cut, 0);
+  T value[1];
+  reduce_lines<sum_of>(cut, at, value, sums + blockIdx.z * cut.rows * cut.columns);
+  if (at.stores()) to[at.column] = value[0];
 }
 
 template <bool Maximum, class T>
@@ -162,33 +196,65 @@ void argument(CudaContext& context, const char* name, const reduce_config& confi
     launch(context, name, &argument_kernel<Maximum, T>, launch_shape(config.outer * config.inner), config, y, x);
 }
 
-/// Pieces that a reduction is cut into where there are too few results to keep a device busy.
-constexpr std::int64_t reduce_pieces(const reduce_config& config) {
-  const std::int64_t results = config.outer * config.inner;
-  std::int64_t pieces = config.size / 512;
-  if (results > 0 && pieces > 65536 / results) pieces = 65536 / results;
-  return pieces < 1 ? 1 : pieces > 256 ? 256 : pieces;
+/// A row of many vectors is for a block, and of very many for several, if there are too few rows for a device.
+template <class Op, class T>
+void reduce_rows(CudaContext& context, std::int64_t rows, std::int64_t size, T factor, T* y, const T* x) {
+  constexpr int kWidth = kVectorWidth<T>;
+  const int width = width_for<T>(size);
+  const std::int64_t vectors = size / width;
+  const int lanes = vectors > 512 ? kBlock : vectors > 32 ? 32 : 1 << bits_for(divide_up(vectors, 2));
+  std::int64_t pieces = vectors >= 32 * kBlock && rows > 0 ? 264 / rows : 1;
+  if (pieces > vectors / (4 * kBlock)) pieces = vectors / (4 * kBlock);
+  if (pieces < 1) pieces = 1;
+  const std::int64_t piece = divide_up(vectors, pieces) * width;
+  pieces = size > 0 ? divide_up(size, piece) : 1;
+  T* to = y;
+  if (pieces > 1) to = static_cast<T*>(context.workspace(static_cast<std::size_t>(rows * pieces) * sizeof(T)));
+  LaunchShape shape = launch_shape(rows * lanes, kBlock);
+  shape.blocks.y = static_cast<unsigned>(pieces);
+  launch(context, "reduce",
+         width == 1               ? &reduce_rows_kernel<Op, 1, true, T>
+         : aligned_for_vectors(x) ? &reduce_rows_kernel<Op, kWidth, true, T>
+                                  : &reduce_rows_kernel < Op,
+         kWidth, kWidth == 1, T >, shape, rows, size, piece, lanes, pieces > 1 ? T(1) : factor, to, x);
+  if (pieces > 1) reduce_rows<Op>(context, rows, pieces, factor, y, static_cast<const T*>(to));
 }
 
 template <class Op, class T>
-void reduce_once(CudaContext& context, const reduce_config& config, std::int64_t pieces, T factor, T* y, const T* x) {
-  if (config.inner == 1)
-    launch(context, "reduce", &reduce_rows_kernel<Op, T>, launch_shape(config.outer * pieces * kBlock, kBlock),
-           config.outer, config.size, pieces, factor, y, x);
-  else
-    launch(context, "reduce", &reduce_columns_kernel<Op, T>, launch_shape(config.outer * pieces * config.inner), config,
-           pieces, factor, y, x);
+void reduce_columns(CudaContext& context, const reduce_config& config, T factor, T* y, const T* x) {
+  constexpr int kWidth = kVectorWidth<T>;
+  const int width = width_for<T>(config.inner);
+  const column_cut cut = cut_columns(config.outer, config.size, config.inner, width);
+  T* to = y;
+  if (cut.pieces > 1)
+    to = static_cast<T*>(
+        context.workspace(static_cast<std::size_t>(config.outer * cut.pieces * config.inner) * sizeof(T)));
+  const bool vectors = width > 1 && aligned_for_vectors(x);
+  launch(context, "reduce", vectors ? &reduce_columns_kernel<Op, kWidth, T> : &reduce_columns_kernel<Op, 1, T>,
+         column_shape(cut, vectors ? kWidth : 1), cut, cut.pieces > 1 ? T(1) : factor, to, x);
+  if (cut.pieces > 1) {
+    const column_cut rest = cut_columns(config.outer, cut.pieces, config.inner, 1, true);
+    launch(context, "reduce", &reduce_columns_kernel<Op, 1, T>, column_shape(rest, 1), rest, factor, y,
+           static_cast<const T*>(to));
+  }
 }
 
 template <class Op, class T>
 void reduce(CudaContext& context, const reduce_config& config, T factor, T* y, const T* x) {
-  const std::int64_t pieces = reduce_pieces(config);
-  if (pieces == 1) return reduce_once<Op>(context, config, 1, factor, y, x);
-  auto* partial =
-      static_cast<T*>(context.workspace(static_cast<std::size_t>(config.outer * pieces * config.inner) * sizeof(T)));
-  reduce_once<Op>(context, config, pieces, T(1), partial, x);
-  reduce_once<Op>(context, reduce_config{.outer = config.outer, .size = pieces, .inner = config.inner}, 1, factor, y,
-                  static_cast<const T*>(partial));
+  if (config.inner == 1)
+    reduce_rows<Op>(context, config.outer, config.size, factor, y, x);
+  else
+    reduce_columns<Op>(context, config, factor, y, x);
+}
+
+/// `first` and `second` [columns] from sums [2, pieces, columns].
+template <class T>
+void add_pieces(CudaContext& context, const char* name, std::int64_t columns, std::int64_t pieces, T* first, T* second,
+                const T* sums) {
+  const column_cut cut = cut_columns(1, pieces, columns, 1, true);
+  LaunchShape shape = column_shape(cut, 1);
+  shape.blocks.z = 2;
+  launch(context, name, &add_pieces_kernel<T>, shape, cut, first, second, sums);
 }
 
 }  // namespace detail

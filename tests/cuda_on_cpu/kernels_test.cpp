@@ -466,15 +466,33 @@ TEST(CudaSize, IsTheNumber) {
 }
 
 TEST(CudaReduce, EveryReduction) {
-  const std::vector<reduce_config> cases = {{1, 1, 1},    {1, 1000, 1}, {5, 33, 1},     {3, 17, 4},
-                                            {64, 10, 1},  {2, 3000, 7}, {4, 0, 3},      {0, 5, 2},
-                                            {1, 4097, 1}, {7, 1, 300},  {1, 20000, 10}, {3, 2048, 1}};
+  const std::vector<reduce_config> cases = {{1, 1, 1},
+                                            {1, 1000, 1},
+                                            {5, 33, 1},
+                                            {3, 17, 4},
+                                            {64, 10, 1},
+                                            {2, 3000, 7},
+                                            {4, 0, 3},
+                                            {0, 5, 2},
+                                            {1, 4097, 1},
+                                            {7, 1, 300},
+                                            {1, 20000, 10},
+                                            {3, 2048, 1},
+                                            // vectors; and again from an address that is no multiple of 16
+                                            {9, 40, 1},
+                                            {2, 2500, 1},
+                                            {1, 33000, 1},
+                                            {1, 65, 140},
+                                            {2, 1500, 8},
+                                            {70, 9, 12},
+                                            {3, 200, 4}};
   for (const reduce_config& c : cases) {
+    const std::size_t offset = &c - cases.data() < 12 ? 0 : static_cast<std::size_t>(&c - cases.data()) % 2;
     SCOPED_TRACE(std::to_string(c.outer) + "," + std::to_string(c.size) + "," + std::to_string(c.inner));
     auto x = numbers<float>(c.outer * c.size * c.inner, 5);
     const std::int64_t n = c.outer * c.inner;
     const auto got = everywhere([&](CudaContext& context, Memory& memory) {
-      const float* in = memory.in(x);
+      const float* in = memory.in(x, offset);
       const auto run = [&](auto reduce) {
         float* y = memory.out<float>(n);
         reduce(y);

@@ -1,4 +1,4 @@
-// The kernels that stand on cuBLASLt and cuDNN, and pooling, against loops in double.
+// The kernels that stand on cuBLASLt, and pooling, against loops in double.
 #include "kernel_harness.h"
 #include "kernels/cuda/conv2d.cuh"
 #include "kernels/cuda/linear.cuh"
@@ -190,6 +190,20 @@ TEST(CudaConv2d, ForwardAndGradients) {
   add_case(1, 9, 9, 4, 6, 3, 1, 2, 2, 2);
   add_case(2, 6, 6, 4, 4, 3, 2, 1, 1, 4);
   add_case(0, 6, 6, 4, 4, 3, 1, 1, 1, 1);
+  add_case(2, 7, 5, 8, 12, 1, 2, 0, 1, 1);  // 1x1, every other pixel
+  add_case(2, 5, 6, 8, 4, 3, 1, 1, 1, 2);   // groups of four channels
+  add_case(1, 6, 5, 3, 6, 3, 1, 1, 1, 3);   // each channel makes two
+  add_case(1, 11, 9, 4, 3, 3, 3, 0, 1, 1);  // pixels that no place of the kernel sees
+  add_case(2, 9, 10, 8, 8, 3, 1, 1, 1, 8);  // depthwise, four channels a thread
+  add_case(2, 9, 10, 8, 8, 3, 2, 1, 1, 8);
+  add_case(1, 9, 10, 8, 8, 3, 3, 1, 1, 8);
+  add_case(1, 7, 7, 6, 6, 3, 1, 0, 1, 6);  // one channel a thread
+  add_case(1, 9, 8, 4, 4, 5, 1, 2, 1, 4);  // weights that are looked up
+  add_case(1, 9, 8, 4, 4, 3, 1, 2, 2, 4);
+  add_case(1, 4, 4, 4, 4, 3, 1, 3, 1, 4);          // more padding than the kernel reaches
+  add_case(1, 64, 66, 256, 256, 3, 1, 1, 1, 256);  // strips of a row, and pieces of the gradient of w
+  add_case(1, 30, 32, 1024, 2, 3, 1, 1, 1, 1);     // several chunks of columns: lines of an image
+  add_case(8, 10, 16, 1024, 1, 3, 1, 1, 1, 1);     // and images
   for (const conv2d_config& c : cases) {
     const std::int64_t inputs = c.batch * c.in_height * c.in_width * c.in_channels,
                        outputs = c.batch * c.out_height * c.out_width * c.out_channels;
@@ -222,8 +236,11 @@ TEST(CudaConv2d, ForwardAndGradients) {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += residual64[i];
     oracle::conv2d_backward_input(c, grad_x.data(), dy64.data(), w64.data());
     oracle::conv2d_backward_weight(c, grad_w.data(), grad_b.data(), dy64.data(), x64.data());
-    expect_close(got[0], y, tolerance_of::cuda_product.f32, "conv2d");
-    expect_close(got[1], sum, tolerance_of::cuda_product.f32, "conv2d with a residual");
+    // Errors of rounding grow with the root of the number of terms.
+    const double terms = static_cast<double>(c.in_channels / c.groups * c.kernel_height * c.kernel_width),
+                 tolerance = tolerance_of::cuda_product.f32 * std::max(1.0, std::sqrt(terms / 256));
+    expect_close(got[0], y, tolerance, "conv2d");
+    expect_close(got[1], sum, tolerance, "conv2d with a residual");
     expect_close(got[2], grad_x, tolerance_of::cuda_product.f32, "conv2d_backward_input");
     expect_close(got[3], grad_w, tolerance_of::cuda_weight.f32, "conv2d_backward_weight");
     expect_close(got[4], grad_b, tolerance_of::cuda_weight.f32, "gradient of the bias");
@@ -293,32 +310,6 @@ TEST(CudaPool2d, ForwardAndGradients) {
           expect_close(got[5], dmean, tolerance_of::cuda_elementwise.f32, "avg_pool2d_backward");
         }
 }
-
-#ifdef CUDA_ON_CPU
-TEST(CudaLibraries, AShapeThatTheLibraryRefusesIsAnError) {
-  CudaContext context;
-  OnDevice<float> memory(64);
-  // A residual image of the wrong size: what cuDNN calls a bad parameter.
-  const conv2d_config wrong{.batch = 1,
-                            .in_height = 4,
-                            .in_width = 4,
-                            .in_channels = 1,
-                            .out_height = 3,
-                            .out_width = 4,
-                            .out_channels = 1,
-                            .kernel_height = 1,
-                            .kernel_width = 1};
-  try {
-    conv2d(context, wrong, memory.get(), memory.get(), memory.get(), static_cast<const float*>(nullptr));
-    FAIL();
-  } catch (const CudaError& error) {
-    const std::string text = error.what();
-    EXPECT_NE(text.find("cuDNN: CUDNN_STATUS_BAD_PARAM from cudnnGetConvolutionForwardWorkspaceSize("),
-              std::string::npos)
-        << text;
-  }
-}
-#endif
 
 }  // namespace
 }  // namespace graven::kernels

@@ -45,11 +45,16 @@ TEST(CudaBatchNorm, TrainsInPieces) {
         {.outer = 2, .channels = 3, .inner = 1, .eps = 1e-5, .momentum = 1},
         {.outer = 4, .channels = 3, .inner = 49, .eps = 1e-5, .momentum = 0.1},
         {.outer = 5, .channels = 2, .inner = 3000, .eps = 1e-5, .momentum = 0.1},
+        {.outer = 2, .channels = 3, .inner = 20, .eps = 1e-5, .momentum = 0.1},
+        {.outer = 50, .channels = 44, .inner = 1, .eps = 1e-5, .momentum = 0.1},
+        {.outer = 1100, .channels = 4, .inner = 1, .eps = 1e-5, .momentum = 0.1},
+        {.outer = 1537, .channels = 40, .inner = 1, .eps = 1e-5, .momentum = 0.1},
         {.outer = 7, .channels = 0, .inner = 1, .eps = 1e-5, .momentum = 0.1}})
     for (const bool all : {true, false}) {
       const std::int64_t n = c.outer * c.channels * c.inner;
       SCOPED_TRACE(std::to_string(c.outer) + "," + std::to_string(c.channels) + "," + std::to_string(c.inner) +
-                   (all ? "" : " without options"));
+                   (all ? "" : " without options, misaligned"));
+      const std::size_t offset = all ? 0 : 1;
       const Inputs in(n, c.channels);
       auto y = zeros(n), mean = zeros(c.channels), rstd = zeros(c.channels), new_mean = zeros(c.channels),
            new_var = zeros(c.channels), dx = zeros(n), dgamma = zeros(c.channels), dbeta = zeros(c.channels);
@@ -61,16 +66,16 @@ TEST(CudaBatchNorm, TrainsInPieces) {
       oracle::batch_norm_backward(c, dx.data(), dgamma.data(), dbeta.data(), dy.data(), x.data(),
                                   all ? gamma.data() : nullptr, mean.data(), rstd.data());
       const auto got = everywhere([&](CudaContext& context, Memory& memory) {
-        const float *in_x = memory.in(in.x), *in_gamma = all ? memory.in(in.gamma) : nullptr,
+        const float *in_x = memory.in(in.x, offset), *in_gamma = all ? memory.in(in.gamma) : nullptr,
                     *in_beta = all ? memory.in(in.beta) : nullptr;
-        float *out = memory.inout(in.x), *out_mean = memory.out<float>(c.channels),
+        float *out = memory.inout(in.x, offset), *out_mean = memory.out<float>(c.channels),
               *out_rstd = memory.out<float>(c.channels), *statistics = memory.inout(in.running_mean),
               *variances = memory.inout(in.running_var);
         // y over x, and the new running statistics over the old ones.
         batch_norm(context, c, out, out_mean, out_rstd, all ? statistics : nullptr, all ? variances : nullptr,
                    static_cast<const float*>(out), in_gamma, in_beta, all ? statistics : nullptr,
                    all ? variances : nullptr);
-        float *out_dx = memory.inout(in.dy), *out_dgamma = memory.out<float>(c.channels),
+        float *out_dx = memory.inout(in.dy, offset), *out_dgamma = memory.out<float>(c.channels),
               *out_dbeta = memory.out<float>(c.channels);
         batch_norm_backward(context, c, out_dx, all ? out_dgamma : nullptr, all ? out_dbeta : nullptr,
                             static_cast<const float*>(out_dx), in_x, in_gamma, static_cast<const float*>(out_mean),
@@ -113,7 +118,8 @@ void check_norm(const Config& c, std::int64_t n, std::int64_t channels, std::int
                 const Backward& backward, const Oracle& oracle_forward, const OracleBackward& oracle_backward) {
   for (const bool all : {true, false}) {
     SCOPED_TRACE(std::to_string(n) + " values, " + std::to_string(channels) + " channels" +
-                 (all ? "" : " without options"));
+                 (all ? "" : " without options, misaligned"));
+    const std::size_t offset = all ? 0 : 1;
     const Inputs in(n, channels);
     auto y = zeros(n), mean = zeros(rows), rstd = zeros(rows), dx = zeros(n), dgamma = zeros(channels),
          dbeta = zeros(channels);
@@ -123,13 +129,13 @@ void check_norm(const Config& c, std::int64_t n, std::int64_t channels, std::int
     oracle_backward(c, dx.data(), dgamma.data(), dbeta.data(), dy.data(), x.data(), all ? gamma.data() : nullptr,
                     mean.data(), rstd.data());
     const auto got = everywhere([&](CudaContext& context, Memory& memory) {
-      const float *in_x = memory.in(in.x), *in_gamma = all ? memory.in(in.gamma) : nullptr,
+      const float *in_x = memory.in(in.x, offset), *in_gamma = all ? memory.in(in.gamma) : nullptr,
                   *in_beta = all ? memory.in(in.beta) : nullptr;
-      float *out = memory.inout(in.x), *unread = memory.out<float>(n), *out_mean = memory.out<float>(rows),
+      float *out = memory.inout(in.x), *unread = memory.out<float>(n, offset), *out_mean = memory.out<float>(rows),
             *out_rstd = memory.out<float>(rows);
       forward(context, c, unread, nullptr, nullptr, in_x, in_gamma, in_beta);
       forward(context, c, out, out_mean, out_rstd, out, in_gamma, in_beta);
-      float *out_dx = memory.inout(in.dy), *out_dgamma = memory.out<float>(channels),
+      float *out_dx = memory.inout(in.dy, offset), *out_dgamma = memory.out<float>(channels),
             *out_dbeta = memory.out<float>(channels);
       backward(context, c, out_dx, all ? out_dgamma : nullptr, all ? out_dbeta : nullptr, out_dx, in_x, in_gamma,
                out_mean, out_rstd);
@@ -158,6 +164,10 @@ TEST(CudaLayerNorm, InPieces) {
   for (const layer_norm_config& c : {layer_norm_config{.rows = 3, .size = 5, .eps = 1e-5},
                                      {.rows = 200, .size = 40, .eps = 1e-3},
                                      {.rows = 2, .size = 1500, .eps = 1e-5},
+                                     {.rows = 9, .size = 132, .eps = 1e-5},
+                                     {.rows = 2, .size = 5000, .eps = 1e-5},
+                                     {.rows = 2, .size = 1027, .eps = 1e-5},
+                                     {.rows = 1300, .size = 12, .eps = 1e-5},
                                      {.rows = 0, .size = 7, .eps = 1e-5}})
     check_norm(
         c, c.rows * c.size, c.size, c.rows, [](auto&&... arguments) { layer_norm(arguments...); },
@@ -169,6 +179,9 @@ TEST(CudaGroupNorm, EveryGrouping) {
   for (const group_norm_config& c : {group_norm_config{.batch = 3, .channels = 6, .groups = 1, .inner = 1, .eps = 1e-3},
                                      {.batch = 2, .channels = 6, .groups = 3, .inner = 50, .eps = 1e-5},
                                      {.batch = 2, .channels = 4, .groups = 4, .inner = 700, .eps = 1e-5},
+                                     {.batch = 1, .channels = 4, .groups = 2, .inner = 4100, .eps = 1e-5},
+                                     {.batch = 1, .channels = 3, .groups = 1, .inner = 1025, .eps = 1e-5},
+                                     {.batch = 1, .channels = 6, .groups = 2, .inner = 440, .eps = 1e-5},
                                      {.batch = 0, .channels = 4, .groups = 2, .inner = 3, .eps = 1e-5}})
     check_norm(
         c, c.batch * c.channels * c.inner, c.channels, c.batch * c.groups,

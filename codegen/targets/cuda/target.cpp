@@ -31,12 +31,11 @@ Target make_cuda_target() {
   style.scalar_math = "kernels/cuda/scalar_math.cuh";
   style.api_header = "kernels/cuda/mirror.cuh";
   style.predictions_header = "kernels/cuda/reduce.cuh";
-  style.libraries = {{"CUDA::cudart", {}},
-                     {"CUDA::cublasLt", {"kernels/cuda/linear.cuh", "kernels/cuda/matmul.cuh"}},
-                     {"${CUDNN_LIBRARY}", {"kernels/cuda/conv2d.cuh"}}};
+  style.libraries = {
+      {"CUDA::cudart", {}},
+      {"CUDA::cublasLt", {"kernels/cuda/linear.cuh", "kernels/cuda/matmul.cuh", "kernels/cuda/conv2d.cuh"}}};
   style.needs =
-      "the CUDA toolkit (12 or later) with cuBLAS and cuDNN 9,\na C++20 compiler that nvcc takes, CMake 3.24 and POSIX "
-      "threads";
+      "the CUDA toolkit (12 or later) with cuBLAS,\na C++20 compiler that nvcc takes, CMake 3.24 and POSIX threads";
   style.on_device = true;
   style.relu_trait = "is_relu";
   style.templates = "codegen/targets/cuda/templates/";

@@ -1,4 +1,4 @@
-// NVIDIA GPUs: kernels/cuda, with cuBLASLt and cuDNN for products and convolutions.
+// NVIDIA GPUs: kernels/cuda, with cuBLASLt for products and convolutions.
 #pragma once
 
 #include "codegen/targets/target.h"

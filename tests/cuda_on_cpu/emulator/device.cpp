@@ -220,6 +220,7 @@ void Device::run(std::vector<Work> work) {
 }
 
 thread_local int current = 0;
+thread_local int recordings = 0;  // of graphs, by this thread
 
 void require_kernel(const char* name) {
   if (!Device::instance().scheduler.running()) throw Failure(std::string(name) + " was called by the host");
@@ -316,16 +317,27 @@ void enqueue(const char* name, std::function<void()> work, CUstream_st* stream) 
   const CUstream_st* target = existing(stream);
   if (target->is_default && device.default_stream_is_refused)
     throw Failure(std::string(name) + ": work on the default stream, which waits for no stream that is non-blocking");
-  device.queue.push_back({name, std::move(work), target});
+  if (target->recording != nullptr)
+    target->recording->push_back({name, std::move(work)});
+  else
+    device.queue.push_back({name, std::move(work), target});
 }
 
+void refuse_while_recording(const char* call) {
+  if (recordings > 0) throw Failure(std::string(call) + " while this thread records a graph");
+}
+void count_recording(int by) { recordings += by; }
+void count_graph_launch() { ++Device::instance().statistics.graph_launches; }
+
 void synchronize() {
+  refuse_while_recording("a wait for the device");
   Device& device = Device::instance();
   const std::lock_guard lock(device.mutex);
   device.run_all();
 }
 
 void synchronize(CUstream_st* stream) {
+  refuse_while_recording("a wait for a stream");
   Device& device = Device::instance();
   const std::lock_guard lock(device.mutex);
   device.run(*existing(stream));

@@ -189,16 +189,19 @@ cudaError_t cudaMalloc(void** address, std::size_t bytes) {
   if (address == nullptr) return returned(cudaErrorInvalidValue, "cudaMalloc");
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
+  cuda_on_cpu::refuse_while_recording("cudaMalloc");
   *address = cuda_on_cpu::allocate(bytes);
   return returned(*address != nullptr ? cudaSuccess : cudaErrorMemoryAllocation, "cudaMalloc");
 }
 
 cudaError_t cudaFree(void* address) {
   if (address == nullptr) return cudaSuccess;
+  cuda_on_cpu::refuse_while_recording("cudaFree");
   return returned(cuda_on_cpu::release(address) ? cudaSuccess : cudaErrorInvalidValue, "cudaFree");
 }
 
 cudaError_t cudaMallocHost(void** address, std::size_t bytes) {
+  cuda_on_cpu::refuse_while_recording("cudaMallocHost");
   *address = cuda_on_cpu::allocate_pinned(bytes);
   if (*address == nullptr) return returned(cudaErrorMemoryAllocation, "cudaMallocHost");
   std::memset(*address, 0xff, bytes);
@@ -239,6 +242,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   Sides sides;
   const cudaError_t error = check_copy(to, from, bytes, kind, sides);
   if (error != cudaSuccess) return returned(error, "cudaMemcpyAsync");
+  if ((!sides.to_device && !cuda_on_cpu::is_pinned(to)) || (!sides.from_device && !cuda_on_cpu::is_pinned(from)))
+    cuda_on_cpu::refuse_while_recording("a copy of pageable memory");
   cuda_on_cpu::enqueue("cudaMemcpyAsync", [=] { std::memmove(to, from, bytes); }, stream);
   return cudaSuccess;
 }

@@ -332,6 +332,23 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   return cuda_on_cpu::launch<Parameters...>(*config, kernel, std::forward<Arguments>(arguments)...);
 }
 
+// ---- graphs: what one stream was given, recorded and given again, see cuda_on_cpu/device.h --------------------------
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal = 0,
+  cudaStreamCaptureModeThreadLocal = 1,
+  cudaStreamCaptureModeRelaxed = 2
+};
+struct CUgraph_st;
+using cudaGraph_t = CUgraph_st*;
+struct CUgraphExec_st;
+using cudaGraphExec_t = CUgraphExec_st*;
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags = 0);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
+
 // ---- calls that are not emulated: using one is a compile error that says so -----------------------------------------
 #define CUDA_ON_CPU_NOT_EMULATED(name)                                                  \
   template <class... Arguments>                                                         \
@@ -345,10 +362,6 @@ CUDA_ON_CPU_NOT_EMULATED(cudaMallocAsync)
 CUDA_ON_CPU_NOT_EMULATED(cudaFreeAsync)
 CUDA_ON_CPU_NOT_EMULATED(cudaMallocManaged)
 CUDA_ON_CPU_NOT_EMULATED(cudaMemcpy2DAsync)
-CUDA_ON_CPU_NOT_EMULATED(cudaStreamBeginCapture)
-CUDA_ON_CPU_NOT_EMULATED(cudaStreamEndCapture)
 CUDA_ON_CPU_NOT_EMULATED(cudaStreamWaitEvent)
-CUDA_ON_CPU_NOT_EMULATED(cudaGraphInstantiate)
-CUDA_ON_CPU_NOT_EMULATED(cudaGraphLaunch)
 CUDA_ON_CPU_NOT_EMULATED(cudaFuncSetAttribute)
 #undef CUDA_ON_CPU_NOT_EMULATED

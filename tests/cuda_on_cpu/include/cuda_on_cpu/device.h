@@ -1,5 +1,5 @@
 // cuda_on_cpu: a CUDA device made of the processor at hand, strict where a real one is silent. It runs CUDA C++ text,
-// whole projects included, as ordinary C++: this folder's cuda_runtime.h, cublasLt.h and cudnn.h stand in for the
+// whole projects included, as ordinary C++: this folder's cuda_runtime.h and cublasLt.h stand in for the
 // toolkit's.
 //
 //   g++ -std=c++20 -Itests/cuda_on_cpu/include -x c++ model.cu ... -x none libcuda_on_cpu.a
@@ -23,7 +23,8 @@
 //   - memory or a stream of another device than the current one in a kernel or a library call;
 //   - a stream that was destroyed, and an event that is waited for and was never recorded;
 //   - an error that a call returned and nobody acknowledged with cudaGetLastError() before the next synchronisation;
-//   - work on the default stream, where CUDA_ON_CPU_DEFAULT_STREAM=refuse is in the environment.
+//   - work on the default stream, where CUDA_ON_CPU_DEFAULT_STREAM=refuse is in the environment;
+//   - memory taken or given back, a wait, or a copy from or to pageable memory while the thread records a graph.
 // Fresh device memory and, at the start of each block, shared memory are filled with NaN (0xff bytes), so that what
 // nobody wrote is seen. A race changes its result with the order in which threads and blocks run: run under several
 // orders and compare,
@@ -46,11 +47,22 @@
 #include <string>
 #include <vector>
 
+namespace cuda_on_cpu {
+
+/// What a stream was given while it recorded, with its name for diagnostics.
+struct RecordedWork {
+  const char* name;
+  std::function<void()> run;
+};
+
+}  // namespace cuda_on_cpu
+
 /// A stream. Those that were destroyed stay, so that their use is seen.
 struct CUstream_st {
   int device = 0;
   bool blocking = true;  ///< waits for the default stream of its device, which waits for it
   bool is_default = false, destroyed = false;
+  std::vector<cuda_on_cpu::RecordedWork>* recording = nullptr;  ///< where work goes while a graph is recorded
 };
 
 namespace cuda_on_cpu {
@@ -75,7 +87,8 @@ void set_order(const Order& order);
 struct Statistics {
   std::int64_t launches = 0, blocks = 0, threads = 0, barriers = 0, warp_operations = 0, library_calls = 0;
   std::int64_t allocations = 0;      ///< of device memory and of page-locked memory
-  std::int64_t descriptors = 0;      ///< handles, descriptors, streams and events that were made
+  std::int64_t descriptors = 0;      ///< handles, descriptors, streams, events and graphs that were made
+  std::int64_t graph_launches = 0;   ///< of recorded graphs
   std::int64_t bytes_to_host = 0;    ///< copied from the device
   std::int64_t bytes_allocated = 0;  ///< on the device, now
   std::int64_t bytes_pinned = 0;     ///< page-locked memory of the host, now
@@ -118,6 +131,10 @@ struct Launch {
 void enqueue_launch(Launch launch, CUstream_st* stream);
 /// Any other work on a stream, nullptr being the current device's default one; `name` for diagnostics.
 void enqueue(const char* name, std::function<void()> work, CUstream_st* stream);
+/// Failure, while this thread records a graph: what `call` does is no work on a stream.
+void refuse_while_recording(const char* call);
+void count_recording(int by);
+void count_graph_launch();
 /// Runs all that was enqueued: first of streams that nothing orders is the one that was given work last.
 void synchronize();
 /// Runs what a stream was given, and what had to come before it.

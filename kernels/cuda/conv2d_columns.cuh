@@ -1,0 +1,289 @@
+// Convolutions as matrix products (conv2d.cuh): the pixels under the kernel at one place of the output are a row of a
+// matrix, the "columns". Its rows are as long as those of the weights, so
+//
+//   y [pixels, out] = columns [pixels, in * taps] w [out, in * taps]^T
+//   dw [out, in * taps] = dy [pixels, out]^T columns [pixels, in * taps]
+//   dx = the sum, over the places of the kernel that saw a pixel, of dy [pixels, out] w [out, taps * in]
+//
+// The columns are in * taps / stride^2 times as large as the image. They are made a chunk of rows at a time, of at most
+// kColumnBytes, which the device's cache keeps until the product has read them; the device's memory sees the images and
+// the weights once. With groups, each group's product is one of a batch.
+//
+// In the first two, a row lists the taps of one channel side by side, as the weights do; in the third the channels of
+// one tap, so that neighbours read neighbours, and the weights are rearranged for it.
+#pragma once
+
+#include "conv2d_shape.cuh"
+#include "cublas_lt.cuh"
+#include "epilogue.cuh"
+
+namespace graven::kernels {
+
+/// Elements of the weights.
+constexpr std::int64_t conv2d_weights(const conv2d_config& s) {
+  return s.out_channels * (s.in_channels / s.groups) * s.kernel_height * s.kernel_width;
+}
+
+/// Pixels in a row that a thread of conv2d_columns_kernel goes through.
+inline constexpr int kColumnPixels = 8;
+
+/// columns [pixels, channels, taps] of the output's pixels from `first` on; 0 outside the image. A thread has one place
+/// of a row, blockDim.y rows are neighbours.
+template <class T>
+__global__ void conv2d_columns_kernel(conv2d_config s, std::int64_t first, int pixels, T* columns, const T* x) {
+  const auto channels = static_cast<int>(s.in_channels), width = static_cast<int>(s.in_width),
+             height = static_cast<int>(s.in_height), out_width = static_cast<int>(s.out_width),
+             out_height = static_cast<int>(s.out_height), kernel_width = static_cast<int>(s.kernel_width),
+             taps = static_cast<int>(s.kernel_height) * kernel_width, row = channels * taps;
+  const int place = static_cast<int>(blockIdx.x) * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
+  if (place >= row) return;
+  const int channel = place / taps, tap = place - channel * taps, tap_y = tap / kernel_width,
+            tap_x = tap - tap_y * kernel_width;
+  const int stride_y = static_cast<int>(s.stride_height), stride_x = static_cast<int>(s.stride_width),
+            shift_y = tap_y * static_cast<int>(s.dilation_height) - static_cast<int>(s.padding_height),
+            shift_x = tap_x * static_cast<int>(s.dilation_width) - static_cast<int>(s.padding_width);
+  const int step = static_cast<int>(gridDim.y) * static_cast<int>(blockDim.y) * kColumnPixels;
+  for (int begin = (static_cast<int>(blockIdx.y) * static_cast<int>(blockDim.y) + static_cast<int>(threadIdx.y)) *
+                   kColumnPixels;
+       begin < pixels; begin += step) {
+    const std::int64_t pixel = first + begin;
+    const std::int64_t line = pixel / out_width;
+    auto at_x = static_cast<int>(pixel - line * out_width);
+    std::int64_t image = line / out_height;
+    int at_y = static_cast<int>(line - image * out_height);
+    const int end = begin + kColumnPixels < pixels ? begin + kColumnPixels : pixels;
+    for (int p = begin; p < end; ++p) {
+      const int in_y = at_y * stride_y + shift_y, in_x = at_x * stride_x + shift_x;
+      const bool inside = in_y >= 0 && in_y < height && in_x >= 0 && in_x < width;
+      columns[p * row + place] =
+          inside ? x[image * height * width * channels + (in_y * width + in_x) * channels + channel] : T(0);
+      if (++at_x < out_width) continue;
+      at_x = 0;
+      if (++at_y < out_height) continue;
+      at_y = 0;
+      ++image;
+    }
+  }
+}
+
+/// What of an image's gradient a chunk of columns holds: those of the output's lines [line, line + lines) of `images`
+/// images from `image` on.
+struct conv2d_chunk {
+  std::int64_t image, images, line, lines;
+};
+
+/// dx of the chunk's images, a thread for `Lanes` channels of a pixel: what the chunk's columns [pixels, groups, taps,
+/// in/groups] hold of it, added to what it is when `adds`; then, when `finishes`, the epilogue.
+template <class F, int Lanes>
+__global__ void conv2d_gather_kernel(conv2d_config s, conv2d_chunk chunk, bool adds, bool finishes, float* dx,
+                                     const float* columns, const float* residual) {
+  const auto channels = static_cast<int>(s.in_channels), width = static_cast<int>(s.in_width),
+             height = static_cast<int>(s.in_height), out_width = static_cast<int>(s.out_width),
+             kernel_width = static_cast<int>(s.kernel_width), kernel_height = static_cast<int>(s.kernel_height),
+             each = static_cast<int>(s.in_channels / s.groups), row = channels * kernel_width * kernel_height,
+             stride_y = static_cast<int>(s.stride_height), stride_x = static_cast<int>(s.stride_width),
+             line = static_cast<int>(chunk.line), lines = static_cast<int>(chunk.lines), quads = channels / Lanes;
+  const int n = height * width * quads;
+  for (auto image = static_cast<int>(blockIdx.y); image < chunk.images; image += static_cast<int>(gridDim.y)) {
+    const float* const lines_of_image = columns + static_cast<std::int64_t>(image) * lines * out_width * row;
+    const std::int64_t image_at = (chunk.image + image) * height * width * channels;
+    for (auto item = static_cast<int>(first_item()); item < n; item += static_cast<int>(item_stride())) {
+      const int quad = item % quads, pixel = item / quads, channel = quad * Lanes, in_x = pixel % width,
+                in_y = pixel / width;
+      const int group = channel / each,
+                at_channel = group * each * kernel_width * kernel_height + (channel - group * each);
+      float sum[Lanes] = {};
+      for (int tap_y = 0; tap_y < kernel_height; ++tap_y) {
+        const int from_y = in_y + static_cast<int>(s.padding_height) - tap_y * static_cast<int>(s.dilation_height);
+        const int out_y = from_y / stride_y;
+        if (from_y < 0 || out_y * stride_y != from_y || out_y < line || out_y >= line + lines) continue;
+        for (int tap_x = 0; tap_x < kernel_width; ++tap_x) {
+          const int from_x = in_x + static_cast<int>(s.padding_width) - tap_x * static_cast<int>(s.dilation_width);
+          const int out_x = from_x / stride_x;
+          if (from_x < 0 || out_x * stride_x != from_x || out_x >= out_width) continue;
+          const float* const from = lines_of_image + ((out_y - line) * out_width + out_x) * row + at_channel +
+                                    (tap_y * kernel_width + tap_x) * each;
+          if constexpr (Lanes == 4) {
+            const float4 value = *reinterpret_cast<const float4*>(from);
+            sum[0] += value.x;
+            sum[1] += value.y;
+            sum[2] += value.z;
+            sum[3] += value.w;
+          } else {
+            sum[0] += *from;
+          }
+        }
+      }
+      const std::int64_t at = image_at + (in_y * width + in_x) * channels + channel;
+      for (int lane = 0; lane < Lanes; ++lane) {
+        float value = adds ? dx[at + lane] + sum[lane] : sum[lane];
+        if (finishes) {
+          if constexpr (F::inputs == 2)
+            value = F::template apply<float>(value, residual[at + lane]);
+          else
+            value = F::template apply<float>(value);
+        }
+        dx[at + lane] = value;
+      }
+    }
+  }
+}
+
+/// to [out, taps, in] from [out, in, taps].
+template <class T>
+__global__ void conv2d_channels_last_kernel(std::int64_t n, std::int64_t in, std::int64_t taps, T* to, const T* from) {
+  for (std::int64_t i = first_item(); i < n; i += item_stride()) {
+    const std::int64_t o = i / in / taps, tap = i / in % taps, channel = i % in;
+    to[i] = from[(o * in + channel) * taps + tap];
+  }
+}
+
+#ifndef __CUDACC_RTC__
+
+namespace detail {
+
+/// The largest chunk of columns: half of the cache of a large device.
+inline constexpr std::int64_t kColumnBytes = std::int64_t{32} << 20;
+
+/// The context's workspace, divided: rearranged weights, columns, the products' scratch.
+struct Conv2dWorkspace {
+  Conv2dWorkspace(CudaContext& context, std::int64_t weight_count, std::int64_t column_count) {
+    const auto bytes = [](std::int64_t count) {
+      return (static_cast<std::size_t>(count) * sizeof(float) + 255) / 256 * 256;
+    };
+    char* const base =
+        static_cast<char*>(context.workspace(bytes(weight_count) + bytes(column_count) + CublasLt::kWorkspaceBytes));
+    weights = reinterpret_cast<float*>(base);
+    columns = reinterpret_cast<float*>(base + bytes(weight_count));
+    scratch = base + bytes(weight_count) + bytes(column_count);
+  }
+  float *weights, *columns;
+  void* scratch;
+};
+
+inline std::int64_t conv2d_row(const conv2d_config& s) { return s.in_channels * s.kernel_height * s.kernel_width; }
+inline std::int64_t conv2d_pixels(const conv2d_config& s) { return s.batch * s.out_height * s.out_width; }
+
+/// Rows of a chunk of columns: a multiple of 128, and no more than there are.
+inline std::int64_t conv2d_chunk_pixels(const conv2d_config& s) {
+  std::int64_t pixels = kColumnBytes / static_cast<std::int64_t>(sizeof(float)) / conv2d_row(s) / 128 * 128;
+  if (pixels < 128) pixels = 128;
+  return pixels < conv2d_pixels(s) ? pixels : conv2d_pixels(s);
+}
+
+inline void conv2d_columns(CudaContext& context, const conv2d_config& s, std::int64_t first, std::int64_t pixels,
+                           float* columns, const float* x) {
+  const std::int64_t row = conv2d_row(s);
+  unsigned across = 256;
+  while (across > 32 && row <= across / 2) across /= 2;
+  const unsigned down = 256 / across;
+  const std::int64_t blocks = (pixels + down * kColumnPixels - 1) / (down * kColumnPixels);
+  const LaunchShape shape{
+      dim3(static_cast<unsigned>((row + across - 1) / across), static_cast<unsigned>(blocks < 65535 ? blocks : 65535)),
+      dim3(across, down)};
+  launch(context, "conv2d", &conv2d_columns_kernel<float>, shape, s, first, pixels, columns, x);
+}
+
+template <class F, int Lanes>
+void conv2d_gather(CudaContext& context, const conv2d_config& s, const conv2d_chunk& chunk, bool adds, bool finishes,
+                   float* dx, const float* columns, const float* residual) {
+  launch(context, "conv2d_backward_input", &conv2d_gather_kernel<F, Lanes>,
+         conv2d_shape(s.in_height * s.in_width * (s.in_channels / Lanes), chunk.images), s, chunk, adds, finishes, dx,
+         columns, residual);
+}
+
+}  // namespace detail
+
+/// y = convolution of x with w, then what the product fuses (with several groups: nothing).
+inline void conv2d_by_columns(CudaContext& context, const conv2d_config& s, float* y, const float* x, const float* w,
+                              fused_epilogue fused, const float* bias) {
+  const std::int64_t chunk = detail::conv2d_chunk_pixels(s), row = detail::conv2d_row(s), each = row / s.groups,
+                     outs = s.out_channels / s.groups, all = detail::conv2d_pixels(s);
+  const detail::Conv2dWorkspace workspace(context, 0, chunk * row);
+  for (std::int64_t first = 0; first < all; first += chunk) {
+    const std::int64_t pixels = first + chunk < all ? chunk : all - first;
+    detail::conv2d_columns(context, s, first, pixels, workspace.columns, x);
+    matrix_product(context,
+                   matrix_product_shape{.batch = s.groups,
+                                        .m = pixels,
+                                        .n = outs,
+                                        .k = each,
+                                        .a_stride = each,
+                                        .b_stride = outs * each,
+                                        .c_stride = outs,
+                                        .a_leading = row,
+                                        .c_leading = s.out_channels,
+                                        .transpose_b = true},
+                   y + first * s.out_channels, static_cast<const float*>(workspace.columns), w, fused, bias,
+                   workspace.scratch);
+  }
+}
+
+inline void conv2d_by_columns_backward_weight(CudaContext& context, const conv2d_config& s, float* dw, const float* dy,
+                                              const float* x) {
+  const std::int64_t chunk = detail::conv2d_chunk_pixels(s), row = detail::conv2d_row(s), each = row / s.groups,
+                     outs = s.out_channels / s.groups, all = detail::conv2d_pixels(s);
+  const detail::Conv2dWorkspace workspace(context, 0, chunk * row);
+  for (std::int64_t first = 0; first < all; first += chunk) {
+    const std::int64_t pixels = first + chunk < all ? chunk : all - first;
+    detail::conv2d_columns(context, s, first, pixels, workspace.columns, x);
+    matrix_product(context,
+                   matrix_product_shape{.batch = s.groups,
+                                        .m = outs,
+                                        .n = each,
+                                        .k = pixels,
+                                        .a_stride = outs,
+                                        .b_stride = each,
+                                        .c_stride = outs * each,
+                                        .a_leading = s.out_channels,
+                                        .b_leading = row,
+                                        .transpose_a = true,
+                                        .accumulate = first > 0},
+                   dw, dy + first * s.out_channels, static_cast<const float*>(workspace.columns), fused_epilogue::none,
+                   nullptr, workspace.scratch);
+  }
+}
+
+/// Chunks are whole images, or lines of one image that is too large.
+template <class F>
+void conv2d_by_columns_backward_input(CudaContext& context, const conv2d_config& s, float* dx, const float* dy,
+                                      const float* w, const float* residual) {
+  const std::int64_t row = detail::conv2d_row(s), each = row / s.groups, outs = s.out_channels / s.groups;
+  const std::int64_t lines = detail::conv2d_chunk_pixels(s) / s.out_width;
+  conv2d_chunk chunk{.image = 0, .images = lines / s.out_height, .line = 0, .lines = s.out_height};
+  if (chunk.images < 1) chunk = {.image = 0, .images = 1, .line = 0, .lines = lines < 1 ? 1 : lines};
+  const std::int64_t most_images = chunk.images, most_lines = chunk.lines;
+  const bool by_quads = (s.in_channels / s.groups) % 4 == 0 && reinterpret_cast<std::uintptr_t>(dx) % 16 == 0;
+  const std::int64_t weights = conv2d_weights(s);
+  const detail::Conv2dWorkspace workspace(context, weights, most_images * most_lines * s.out_width * row);
+  launch(context, "conv2d_backward_input", &conv2d_channels_last_kernel<float>, launch_shape(weights), weights,
+         s.in_channels / s.groups, s.kernel_height * s.kernel_width, workspace.weights, w);
+  for (chunk.image = 0; chunk.image < s.batch; chunk.image += most_images) {
+    chunk.images = chunk.image + most_images < s.batch ? most_images : s.batch - chunk.image;
+    for (chunk.line = 0; chunk.line < s.out_height; chunk.line += most_lines) {
+      chunk.lines = chunk.line + most_lines < s.out_height ? most_lines : s.out_height - chunk.line;
+      const std::int64_t first = (chunk.image * s.out_height + chunk.line) * s.out_width;
+      matrix_product(context,
+                     matrix_product_shape{.batch = s.groups,
+                                          .m = chunk.images * chunk.lines * s.out_width,
+                                          .n = each,
+                                          .k = outs,
+                                          .a_stride = outs,
+                                          .b_stride = outs * each,
+                                          .c_stride = each,
+                                          .a_leading = s.out_channels,
+                                          .c_leading = row},
+                     workspace.columns, dy + first * s.out_channels, static_cast<const float*>(workspace.weights),
+                     fused_epilogue::none, nullptr, workspace.scratch);
+      const bool finishes = chunk.line + chunk.lines == s.out_height;
+      if (by_quads)
+        detail::conv2d_gather<F, 4>(context, s, chunk, chunk.line > 0, finishes, dx, workspace.columns, residual);
+      else
+        detail::conv2d_gather<F, 1>(context, s, chunk, chunk.line > 0, finishes, dx, workspace.columns, residual);
+    }
+  }
+}
+
+#endif  // __CUDACC_RTC__
+
+}  // namespace graven::kernels

@@ -1,0 +1,257 @@
+// CUDA kernels that move elements, at the sizes where they change their ways: vectors, tiles, several items a thread,
+// rows in pieces; against loops in double, in every order of threads and blocks.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "kernel_harness.h"
+#include "kernels/cuda/access.cuh"
+#include "kernels/cuda/pool2d.cuh"
+#include "kernels/cuda/strided_copy.cuh"
+#include "tests/cuda_on_cpu/oracle.h"
+#include "tests/tolerances.h"
+
+namespace graven::kernels {
+namespace {
+
+namespace tolerance_of = tests::tolerance;
+
+using namespace testing_on_device;
+
+TEST(CudaAccess, QuotientsAreThoseOfDivision) {
+  std::vector<std::int64_t> divisors, numbers_to_divide;
+  for (std::int64_t bit = 0; bit < 31; ++bit)
+    for (std::int64_t near = -1; near <= 1; ++near) {
+      const std::int64_t number = (std::int64_t{1} << bit) + near;
+      if (number > 0) divisors.push_back(number);
+      if (number >= 0 && number < (std::int64_t{1} << 31)) numbers_to_divide.push_back(number);
+    }
+  for (const std::int64_t d : {3, 7, 10, 641, 50257, 1000003, 715827883, 2147483647}) divisors.push_back(d);
+  for (const std::int64_t d : divisors) {
+    if (d >= (std::int64_t{1} << 31)) continue;
+    const auto by = divider_of<std::int32_t>(d);
+    std::vector<std::int64_t> all = numbers_to_divide;
+    for (const std::int64_t k : {std::int64_t{1}, std::int64_t{2}, 2147483647 / d})
+      for (const std::int64_t near : {-1, 0, 1}) all.push_back(k * d + near);
+    for (const std::int64_t n : all) {
+      if (n < 0 || n >= (std::int64_t{1} << 31)) continue;
+      ASSERT_EQ(by.quotient(static_cast<std::int32_t>(n)), n / d) << n << " / " << d;
+      ASSERT_EQ(by.remainder(static_cast<std::int32_t>(n)), n % d) << n << " % " << d;
+    }
+  }
+}
+
+struct StridedCase {
+  const char* name;
+  strided_copy_config config;
+  std::int64_t elements;  // of the strided side
+  std::size_t misplaced;  // elements that both sides lie behind 16 bytes
+};
+
+/// Where item i lies on the strided side.
+std::int64_t place_of(const strided_copy_config& config, std::int64_t i) {
+  std::int64_t at = config.offset;
+  for (int d = static_cast<int>(config.rank) - 1; d >= 0; i /= config.shape[d], --d)
+    at += i % config.shape[d] * config.strides[d];
+  return at;
+}
+
+template <class T>
+void expect_strided(const StridedCase& c) {
+  SCOPED_TRACE(c.name);
+  std::int64_t n = 1;
+  for (int d = 0; d < c.config.rank; ++d) n *= c.config.shape[d];
+  const auto strided = numbers<T>(c.elements, 3, -100, 100), contiguous = numbers<T>(n, 4, -100, 100);
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    T *y = memory.out<T>(n, c.misplaced), *sum = memory.inout(strided, c.misplaced);
+    strided_copy(context, c.config, y, memory.in(strided, c.misplaced));
+    strided_add(context, c.config, sum, memory.in(contiguous, c.misplaced));
+    context.synchronize();
+    memory.result(y, n);
+    memory.result(sum, c.elements);
+  });
+  std::vector<double> copied;
+  std::vector<T> added = strided;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto at = static_cast<std::size_t>(place_of(c.config, i));
+    copied.push_back(static_cast<double>(strided[at]));
+    added[at] = static_cast<T>(added[at] + contiguous[static_cast<std::size_t>(i)]);
+  }
+  expect_close(got[0], copied, 0, "strided_copy");
+  expect_close(got[1], wide(added), tolerance_of::cuda_softmax.f32, "strided_add");
+}
+
+TEST(CudaStridedCopy, VectorsAndTiles) {
+  const std::vector<StridedCase> cases = {
+      {"heads", {.rank = 4, .shape = {2, 3, 5, 8}, .strides = {120, 8, 24, 1}, .offset = 0}, 240, 0},
+      {"heads, misplaced", {.rank = 4, .shape = {2, 3, 5, 8}, .strides = {120, 8, 24, 1}, .offset = 0}, 240, 1},
+      {"columns of rows of 22", {.rank = 2, .shape = {7, 16}, .strides = {22, 1}, .offset = 4}, 170, 0},
+      {"columns from the third on", {.rank = 2, .shape = {7, 16}, .strides = {20, 1}, .offset = 3}, 170, 0},
+      {"rows backwards", {.rank = 2, .shape = {9, 12}, .strides = {-12, 1}, .offset = 96}, 108, 0},
+      {"one row", {.rank = 1, .shape = {1000}, .strides = {1}, .offset = 0}, 1000, 0},
+      {"transpose of 33 x 70", {.rank = 2, .shape = {70, 33}, .strides = {1, 70}, .offset = 0}, 2310, 0},
+      {"transpose of 8 x 64", {.rank = 2, .shape = {64, 8}, .strides = {1, 64}, .offset = 0}, 512, 1},
+      {"transpose of 3 x 50", {.rank = 2, .shape = {50, 3}, .strides = {1, 50}, .offset = 0}, 150, 0},
+      {"NCHW to NHWC", {.rank = 4, .shape = {2, 5, 9, 34}, .strides = {1530, 9, 1, 45}, .offset = 0}, 3060, 0},
+      {"NHWC to NCHW", {.rank = 4, .shape = {2, 34, 5, 9}, .strides = {1530, 1, 306, 34}, .offset = 0}, 3060, 0},
+      {"a transpose within", {.rank = 3, .shape = {2, 40, 11}, .strides = {440, 1, 40}, .offset = 1}, 881, 0},
+      {"a transpose around", {.rank = 4, .shape = {9, 2, 3, 10}, .strides = {1, 270, 90, 9}, .offset = 0}, 540, 0},
+      {"a transpose, backwards", {.rank = 2, .shape = {12, 40}, .strides = {1, -12}, .offset = 468}, 480, 0},
+      {"a transpose and two turned around",
+       {.rank = 4, .shape = {3, 12, 2, 9}, .strides = {12, 1, 36, -72}, .offset = 576},
+       648,
+       0},
+      {"every second", {.rank = 2, .shape = {30, 9}, .strides = {20, 2}, .offset = 1}, 600, 0},
+      {"expanded behind", {.rank = 2, .shape = {30, 9}, .strides = {1, 0}, .offset = 0}, 30, 0},
+      {"expanded in the middle", {.rank = 3, .shape = {4, 6, 8}, .strides = {8, 0, 1}, .offset = 0}, 32, 0},
+  };
+  for (const StridedCase& c : cases) expect_strided<float>(c);
+  for (std::size_t i : {0u, 2u, 6u, 9u, 16u}) {
+    expect_strided<double>(cases[i]);
+    expect_strided<std::int64_t>(cases[i]);
+    expect_strided<std::int8_t>(cases[i]);
+  }
+}
+
+TEST(CudaStridedCopy, WideIndicesAndManyItemsAThread) {
+  strided_copy_config config{.rank = 3, .shape = {5, 50, 10}, .strides = {500, 1, 50}, .offset = 0};
+  const detail::strided_dims dims = detail::merged(config);
+  const auto x = numbers<std::int32_t>(2500, 1, -1000, 1000);
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    std::int32_t *a = memory.out<std::int32_t>(2500), *b = memory.out<std::int32_t>(2500),
+                 *c = memory.out<std::int32_t>(2500);
+    // A block or two: they stride over the rest.
+    launch(context, "few items", &strided_copy_kernel<1, std::int32_t, std::int32_t>, launch_shape(512), 2500,
+           detail::view_of<std::int32_t>(dims, dims.strided, 0), a, memory.in(x));
+    launch(context, "many items", &strided_copy_kernel<4, std::int32_t, std::int32_t>, launch_shape(256), 2500,
+           detail::view_of<std::int32_t>(dims, dims.strided, 0), b, memory.in(x));
+    launch(context, "wide", &strided_copy_kernel<4, std::int64_t, std::int32_t>, launch_shape(512), 2500,
+           detail::view_of<std::int64_t>(dims, dims.strided, 0), c, memory.in(x));
+    context.synchronize();
+    for (const std::int32_t* result : {a, b, c}) memory.result(result, 2500);
+  });
+  std::vector<double> expected;
+  for (std::int64_t i = 0; i < 2500; ++i) expected.push_back(x[static_cast<std::size_t>(place_of(config, i))]);
+  for (const auto& result : got) expect_close(result, expected, 0, "strided_copy_kernel");
+}
+
+// ---- pooling --------------------------------------------------------------------------------------------------------
+
+struct PoolCase {
+  const char* name;
+  std::int64_t batch, channels, height, width, kernel, stride, padding, dilation;
+  bool channels_last, ceil_mode;
+  std::size_t misplaced;
+};
+
+template <class T>
+void expect_pooling(const PoolCase& p, double tolerance) {
+  SCOPED_TRACE(p.name);
+  const auto out = [&](std::int64_t in) {
+    return pool2d_out_size(in, p.kernel, p.stride, p.padding, p.dilation, p.ceil_mode);
+  };
+  const pool2d_config c{.batch = p.batch,
+                        .channels = p.channels,
+                        .in_height = p.height,
+                        .in_width = p.width,
+                        .out_height = out(p.height),
+                        .out_width = out(p.width),
+                        .kernel_height = p.kernel,
+                        .kernel_width = p.kernel,
+                        .stride_height = p.stride,
+                        .stride_width = p.stride,
+                        .padding_height = p.padding,
+                        .padding_width = p.padding,
+                        .dilation_height = p.dilation,
+                        .dilation_width = p.dilation,
+                        .count_include_pad = p.ceil_mode,
+                        .channels_last = p.channels_last};
+  const std::int64_t inputs = c.batch * c.channels * c.in_height * c.in_width,
+                     outputs = c.batch * c.channels * c.out_height * c.out_width;
+  const bool average = p.dilation == 1;
+  auto x = numbers<T>(inputs, 1);
+  for (std::size_t i = 3; i < x.size(); i += 7) x[i] = x[i - 2];  // equals: the first wins
+  const auto finite = x, dy = numbers<T>(outputs, 3);
+  if (!x.empty()) x[x.size() / 2] = std::numeric_limits<T>::quiet_NaN();
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    T *y = memory.out<T>(outputs, p.misplaced), *dx = memory.out<T>(inputs, p.misplaced),
+      *mean = memory.out<T>(outputs, p.misplaced), *dmean = memory.out<T>(inputs, p.misplaced);
+    auto* index = memory.out<std::uint8_t>(outputs);
+    max_pool2d(context, c, y, index, memory.in(x, p.misplaced));
+    max_pool2d_backward(context, c, dx, memory.in(dy, p.misplaced), static_cast<const std::uint8_t*>(index));
+    if (average) {
+      avg_pool2d(context, c, mean, memory.in(finite, p.misplaced));
+      avg_pool2d_backward(context, c, dmean, memory.in(dy, p.misplaced));
+    }
+    context.synchronize();
+    memory.result(y, outputs);
+    memory.result(index, outputs);
+    memory.result(dx, inputs);
+    if (!average) return;
+    memory.result(mean, outputs);
+    memory.result(dmean, inputs);
+  });
+  const auto x64 = wide(x), finite64 = wide(finite), dy64 = wide(dy);
+  std::vector<double> y(static_cast<std::size_t>(outputs)), dx(static_cast<std::size_t>(inputs)), mean(y.size()),
+      dmean(dx.size());
+  std::vector<std::uint8_t> index(y.size());
+  oracle::max_pool2d(c, y.data(), index.data(), x64.data());
+  oracle::max_pool2d_backward(c, dx.data(), dy64.data(), index.data());
+  expect_close(got[0], y, 0, "max_pool2d");
+  expect_close(got[1], wide(index), 0, "index");
+  expect_close(got[2], dx, tolerance, "max_pool2d_backward");
+  if (!average) return;
+  oracle::avg_pool2d(c, mean.data(), finite64.data());
+  oracle::avg_pool2d_backward(c, dmean.data(), dy64.data());
+  expect_close(got[3], mean, tolerance, "avg_pool2d");
+  expect_close(got[4], dmean, tolerance, "avg_pool2d_backward");
+}
+
+TEST(CudaPool2d, VectorsAndLargeWindows) {
+  const std::vector<PoolCase> cases = {
+      {"halves", 2, 8, 6, 10, 2, 2, 0, 1, true, false, 0},
+      {"halves, misplaced", 2, 8, 6, 10, 2, 2, 0, 1, true, false, 1},
+      {"halves of 6 channels", 2, 6, 5, 7, 2, 2, 0, 1, true, true, 0},
+      {"ResNet's", 2, 12, 9, 11, 3, 2, 1, 1, true, true, 0},
+      {"every place", 1, 4, 7, 6, 3, 1, 1, 1, true, false, 0},
+      {"every place, dilated", 1, 4, 9, 8, 3, 1, 1, 2, true, false, 0},
+      {"strides over some", 1, 4, 11, 8, 2, 3, 0, 1, true, false, 0},
+      {"windows of 25", 1, 8, 9, 9, 5, 2, 2, 1, true, true, 0},
+      {"global", 3, 40, 7, 7, 7, 1, 0, 1, true, false, 0},
+      {"global, one row of tiles and one channel more", 2, 33, 6, 6, 6, 6, 0, 1, true, false, 1},
+      {"windows of 49 that reach beyond", 2, 36, 9, 8, 7, 3, 3, 1, true, true, 0},
+      {"global, few channels", 2, 5, 7, 7, 7, 1, 0, 1, true, false, 0},
+      {"global, NCHW", 2, 20, 9, 9, 9, 1, 0, 1, false, false, 0},
+      {"halves, NCHW", 2, 4, 6, 8, 2, 2, 0, 1, false, true, 0},
+      {"none", 0, 4, 6, 8, 2, 2, 0, 1, true, true, 0},
+  };
+  for (const PoolCase& c : cases) expect_pooling<float>(c, tolerance_of::cuda_elementwise.f32);
+  for (const std::size_t i : {0u, 2u, 3u, 7u, 8u, 11u}) expect_pooling<double>(cases[i], 1e-14);
+}
+
+TEST(CudaPool2d, WideIndices) {
+  const pool2d_config c{.batch = 2,
+                        .channels = 4,
+                        .in_height = 5,
+                        .in_width = 6,
+                        .out_height = 2,
+                        .out_width = 3,
+                        .kernel_height = 2,
+                        .kernel_width = 2,
+                        .stride_height = 2,
+                        .stride_width = 2};
+  const auto x = numbers<float>(240, 1);
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    float *wide_y = memory.out<float>(48), *y = memory.out<float>(48);
+    launch(context, "wide", &avg_pool2d_kernel<4, 4, std::int64_t, float>, launch_shape(12), 12,
+           detail::pool2d_shape_of<std::int64_t>(c, 2, 3, 4), wide_y, memory.in(x));
+    avg_pool2d(context, c, y, memory.in(x));
+    context.synchronize();
+    memory.result(wide_y, 48);
+    memory.result(y, 48);
+  });
+  EXPECT_EQ(got[0], got[1]);
+}
+
+}  // namespace
+}  // namespace graven::kernels
