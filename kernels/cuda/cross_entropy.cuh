@@ -111,43 +111,43 @@ __global__ void __launch_bounds__(kRowBlockOf<Threads>)
 
 /// A block a row, which is read twice.
 template <class T>
-__global__ void __launch_bounds__(kRowBlock)
+__global__ void __launch_bounds__(kLongRowBlock)
     cross_entropy_long_kernel(cross_entropy_config config, bool aligned, T* losses, T* probabilities, const T* logits,
                               const std::int64_t* labels, const T* weight) {
   constexpr int N = kVector<T>, kAtOnce = 16 / static_cast<int>(sizeof(T));
-  for_each_row<kRowBlock>(config.rows, [&](std::int64_t row, int lane) {
+  for_each_row<kLongRowBlock>(config.rows, [&](std::int64_t row, int lane) {
     const row_cut<T, std::int64_t> cut(row, config.rows, config.classes, aligned);
     const labelled_row<T> own(config, row, logits, labels, weight);
-    const std::int64_t vectors = cut.vectors(), step = kAtOnce * kRowBlock;
+    const std::int64_t vectors = cut.vectors(), step = kAtOnce * kLongRowBlock;
     running_exp_sum<T> all;
     for (std::int64_t i = lane; i < vectors; i += step) {
       T x[kAtOnce][N];
 #pragma unroll
-      for (int v = 0; v < kAtOnce; ++v) cut.load(logits, i + v * kRowBlock, cut.size, smallest<T>(), x[v]);
+      for (int v = 0; v < kAtOnce; ++v) cut.load(logits, i + v * kLongRowBlock, cut.size, smallest<T>(), x[v]);
       all.add(x);
     }
-    all.template join<kRowBlock>();
+    all.template join<kLongRowBlock>();
     const T shift = math::log(all.sum) + all.top, scale = T(1) / all.sum;
     T spread = 0;
     if (probabilities != nullptr || config.label_smoothing > 0) {
       for (std::int64_t i = lane + (vectors - 1) / step * step; i >= 0; i -= step) {
         T x[kAtOnce][N];
 #pragma unroll
-        for (int v = 0; v < kAtOnce; ++v) cut.load(logits, i + v * kRowBlock, cut.size, smallest<T>(), x[v]);
+        for (int v = 0; v < kAtOnce; ++v) cut.load(logits, i + v * kLongRowBlock, cut.size, smallest<T>(), x[v]);
         if (config.label_smoothing > 0) {
 #pragma unroll
-          for (int v = 0; v < kAtOnce; ++v) spread += spread_of(cut, i + v * kRowBlock, x[v], shift, weight);
+          for (int v = 0; v < kAtOnce; ++v) spread += spread_of(cut, i + v * kLongRowBlock, x[v], shift, weight);
         }
         if (probabilities != nullptr) {
 #pragma unroll
           for (int v = 0; v < kAtOnce; ++v) {
 #pragma unroll
             for (int n = 0; n < N; ++n) x[v][n] = math::exp(x[v][n] - all.top) * scale;
-            cut.store(probabilities, i + v * kRowBlock, x[v]);
+            cut.store(probabilities, i + v * kLongRowBlock, x[v]);
           }
         }
       }
-      if (config.label_smoothing > 0) spread = row_reduce<sum_of, kRowBlock>(spread);
+      if (config.label_smoothing > 0) spread = row_reduce<sum_of, kLongRowBlock>(spread);
     }
     if (lane == 0) losses[row] = own.loss(config, shift, spread);
   });
@@ -155,17 +155,17 @@ __global__ void __launch_bounds__(kRowBlock)
 
 /// One block: the sum of the rows' weights, and of the classes' where their labels are smoothed.
 template <class T>
-__global__ void __launch_bounds__(kRowBlock)
+__global__ void __launch_bounds__(kLongRowBlock)
     cross_entropy_weights_kernel(cross_entropy_config config, T* sums, const std::int64_t* labels, const T* weight) {
   T rows = 0, classes = 0;
 #pragma unroll 4
-  for (std::int64_t r = threadIdx.x; r < config.rows; r += kRowBlock) rows += row_weight(config, labels[r], weight);
+  for (std::int64_t r = threadIdx.x; r < config.rows; r += kLongRowBlock) rows += row_weight(config, labels[r], weight);
   if (weight != nullptr) {
 #pragma unroll 4
-    for (std::int64_t c = threadIdx.x; c < config.classes; c += kRowBlock) classes += weight[c];
+    for (std::int64_t c = threadIdx.x; c < config.classes; c += kLongRowBlock) classes += weight[c];
   }
-  rows = row_reduce<sum_of, kRowBlock>(rows);
-  classes = row_reduce<sum_of, kRowBlock>(classes);
+  rows = row_reduce<sum_of, kLongRowBlock>(rows);
+  classes = row_reduce<sum_of, kLongRowBlock>(classes);
   if (threadIdx.x == 0) {
     sums[0] = rows;
     sums[1] = weight != nullptr ? classes : static_cast<T>(config.classes);
@@ -174,17 +174,17 @@ __global__ void __launch_bounds__(kRowBlock)
 
 /// One block: the sum of the rows' losses, over the sum of their weights for the mean.
 template <class T>
-__global__ void __launch_bounds__(kRowBlock)
+__global__ void __launch_bounds__(kLongRowBlock)
     cross_entropy_total_kernel(cross_entropy_config config, T* loss, const T* losses, const std::int64_t* labels,
                                const T* weight) {
   T total = 0, weights = 0;
 #pragma unroll 4
-  for (std::int64_t r = threadIdx.x; r < config.rows; r += kRowBlock) {
+  for (std::int64_t r = threadIdx.x; r < config.rows; r += kLongRowBlock) {
     total += losses[r];
     if (config.reduction == 1) weights += row_weight(config, labels[r], weight);
   }
-  total = row_reduce<sum_of, kRowBlock>(total);
-  weights = row_reduce<sum_of, kRowBlock>(weights);
+  total = row_reduce<sum_of, kLongRowBlock>(total);
+  weights = row_reduce<sum_of, kLongRowBlock>(weights);
   if (threadIdx.x == 0) *loss = config.reduction == 1 ? total / weights : total;
 }
 
@@ -218,7 +218,7 @@ __global__ void cross_entropy_backward_kernel(cross_entropy_config config, fast_
     const bool whole = aligned && at + N <= n;
     T d[N];
     if (whole) {
-      load_vector(probabilities + at, d);
+      load_neighbours(probabilities + at, d);
     } else {
 #pragma unroll
       for (int e = 0; e < N; ++e) d[e] = at + e < n ? probabilities[at + e] : T(0);
@@ -242,7 +242,7 @@ __global__ void cross_entropy_backward_kernel(cross_entropy_config config, fast_
       ++c;
     }
     if (whole) {
-      store_vector(dlogits + at, d);
+      store_neighbours(dlogits + at, d);
     } else {
 #pragma unroll
       for (int e = 0; e < N; ++e)
@@ -269,11 +269,11 @@ void cross_entropy(CudaContext& context, const cross_entropy_config& config, T* 
                row_launch_shape<Threads>(config.rows), config, aligned, losses, probabilities, logits, labels, weight);
       },
       [&] {
-        launch(context, "cross_entropy", &cross_entropy_long_kernel<T>, row_launch_shape<kRowBlock>(config.rows),
+        launch(context, "cross_entropy", &cross_entropy_long_kernel<T>, row_launch_shape<kLongRowBlock>(config.rows),
                config, aligned, losses, probabilities, logits, labels, weight);
       });
   if (config.reduction == 0) return;
-  launch(context, "cross_entropy", &cross_entropy_total_kernel<T>, launch_shape(1, kRowBlock), config, loss,
+  launch(context, "cross_entropy", &cross_entropy_total_kernel<T>, launch_shape(1, kLongRowBlock), config, loss,
          static_cast<const T*>(losses), labels, weight);
 }
 
@@ -284,14 +284,14 @@ void cross_entropy_backward(CudaContext& context, const cross_entropy_config& co
   const std::int64_t n = config.rows * config.classes;
   T* sums = static_cast<T*>(context.workspace(2 * sizeof(T)));
   if (n == 0) return;
-  launch(context, "cross_entropy_backward", &cross_entropy_weights_kernel<T>, launch_shape(1, kRowBlock), config, sums,
-         labels, weight);
+  launch(context, "cross_entropy_backward", &cross_entropy_weights_kernel<T>, launch_shape(1, kLongRowBlock), config,
+         sums, labels, weight);
   const bool aligned = lies_at_vectors<N>(dlogits) && lies_at_vectors<N>(probabilities);
   const auto backward = [&](auto kernel, fast_divisor classes) {
     launch(context, "cross_entropy_backward", kernel, launch_shape((n + N - 1) / N), config, classes, aligned, dlogits,
            dloss, probabilities, labels, weight, static_cast<const T*>(sums));
   };
-  if (fits_32_bits(n))
+  if (fits_31_bits(n))
     backward(&cross_entropy_backward_kernel<std::uint32_t, T>, fast_divisor_of(config.classes));
   else
     backward(&cross_entropy_backward_kernel<std::int64_t, T>, fast_divisor{});

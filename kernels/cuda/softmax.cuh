@@ -80,35 +80,35 @@ __global__ void __launch_bounds__(kRowBlockOf<Threads>) softmax_kernel(softmax_r
 
 /// A block a row, which is read twice.
 template <bool Log, class T>
-__global__ void __launch_bounds__(kRowBlock) softmax_long_kernel(softmax_rows rows, T* y, const T* x) {
+__global__ void __launch_bounds__(kLongRowBlock) softmax_long_kernel(softmax_rows rows, T* y, const T* x) {
   constexpr int N = kVector<T>, kAtOnce = 16 / static_cast<int>(sizeof(T));
-  for_each_row<kRowBlock>(rows.rows, [&](std::int64_t row, int lane) {
+  for_each_row<kLongRowBlock>(rows.rows, [&](std::int64_t row, int lane) {
     const row_cut<T, std::int64_t> cut(row, rows.rows, rows.size, rows.aligned);
-    const std::int64_t seen = rows.seen(row), step = kAtOnce * kRowBlock;
+    const std::int64_t seen = rows.seen(row), step = kAtOnce * kLongRowBlock;
     running_exp_sum<T> all;
     for (std::int64_t i = lane; i < cut.vectors(seen); i += step) {
       T value[kAtOnce][N];
 #pragma unroll
-      for (int v = 0; v < kAtOnce; ++v) cut.load(x, i + v * kRowBlock, seen, smallest<T>(), value[v]);
+      for (int v = 0; v < kAtOnce; ++v) cut.load(x, i + v * kLongRowBlock, seen, smallest<T>(), value[v]);
       all.add(value);
     }
-    all.template join<kRowBlock>();
+    all.template join<kLongRowBlock>();
     const bool masked = !Log && rows.masked_to_zero && all.top == smallest<T>();
     const T shift = Log ? all.top + math::log(all.sum) : all.top, scale = T(1) / all.sum;
     for (std::int64_t i = lane + (cut.vectors() - 1) / step * step; i >= 0; i -= step) {
       T value[kAtOnce][N];
 #pragma unroll
-      for (int v = 0; v < kAtOnce; ++v) cut.load(x, i + v * kRowBlock, seen, smallest<T>(), value[v]);
+      for (int v = 0; v < kAtOnce; ++v) cut.load(x, i + v * kLongRowBlock, seen, smallest<T>(), value[v]);
 #pragma unroll
       for (int v = 0; v < kAtOnce; ++v) {
 #pragma unroll
         for (int n = 0; n < N; ++n) {
           const T shifted = value[v][n] - shift;
-          value[v][n] = Log                                               ? shifted
-                        : masked || cut.at(i + v * kRowBlock) + n >= seen ? T(0)
-                                                                          : math::exp(shifted) * scale;
+          value[v][n] = Log                                                   ? shifted
+                        : masked || cut.at(i + v * kLongRowBlock) + n >= seen ? T(0)
+                                                                              : math::exp(shifted) * scale;
         }
-        cut.store(y, i + v * kRowBlock, value[v]);
+        cut.store(y, i + v * kLongRowBlock, value[v]);
       }
     }
   });
@@ -150,39 +150,39 @@ __global__ void __launch_bounds__(kRowBlockOf<Threads>)
 }
 
 template <bool Log, class T>
-__global__ void __launch_bounds__(kRowBlock)
+__global__ void __launch_bounds__(kLongRowBlock)
     softmax_backward_long_kernel(softmax_rows rows, T* dx, const T* dy, const T* y) {
   constexpr int N = kVector<T>, kAtOnce = 8 / static_cast<int>(sizeof(T));
-  for_each_row<kRowBlock>(rows.rows, [&](std::int64_t row, int lane) {
+  for_each_row<kLongRowBlock>(rows.rows, [&](std::int64_t row, int lane) {
     const row_cut<T, std::int64_t> cut(row, rows.rows, rows.size, rows.aligned);
-    const std::int64_t seen = rows.seen(row), step = kAtOnce * kRowBlock;
+    const std::int64_t seen = rows.seen(row), step = kAtOnce * kLongRowBlock;
     T sum = 0;
     for (std::int64_t i = lane; i < cut.vectors(seen); i += step) {
       T d[kAtOnce][N], value[kAtOnce][N];
 #pragma unroll
       for (int v = 0; v < kAtOnce; ++v) {
-        cut.load(dy, i + v * kRowBlock, seen, T(0), d[v]);
-        if (!Log) cut.load(y, i + v * kRowBlock, seen, T(0), value[v]);
+        cut.load(dy, i + v * kLongRowBlock, seen, T(0), d[v]);
+        if (!Log) cut.load(y, i + v * kLongRowBlock, seen, T(0), value[v]);
       }
 #pragma unroll
       for (int v = 0; v < kAtOnce; ++v)
 #pragma unroll
         for (int n = 0; n < N; ++n) sum += Log ? d[v][n] : d[v][n] * value[v][n];
     }
-    sum = row_reduce<sum_of, kRowBlock>(sum);
+    sum = row_reduce<sum_of, kLongRowBlock>(sum);
     for (std::int64_t i = lane + (cut.vectors() - 1) / step * step; i >= 0; i -= step) {
       T d[kAtOnce][N], value[kAtOnce][N];
 #pragma unroll
       for (int v = 0; v < kAtOnce; ++v) {
-        cut.load(dy, i + v * kRowBlock, seen, T(0), d[v]);
-        cut.load(y, i + v * kRowBlock, seen, T(0), value[v]);
+        cut.load(dy, i + v * kLongRowBlock, seen, T(0), d[v]);
+        cut.load(y, i + v * kLongRowBlock, seen, T(0), value[v]);
       }
 #pragma unroll
       for (int v = 0; v < kAtOnce; ++v) {
 #pragma unroll
         for (int n = 0; n < N; ++n)
-          d[v][n] = cut.at(i + v * kRowBlock) + n < seen ? softmax_gradient<Log>(d[v][n], value[v][n], sum) : T(0);
-        cut.store(dx, i + v * kRowBlock, d[v]);
+          d[v][n] = cut.at(i + v * kLongRowBlock) + n < seen ? softmax_gradient<Log>(d[v][n], value[v][n], sum) : T(0);
+        cut.store(dx, i + v * kLongRowBlock, d[v]);
       }
     }
   });
@@ -283,7 +283,9 @@ void softmax_of_rows(CudaContext& context, const char* name, softmax_rows rows, 
       [&]<int Threads, int Held>(std::integral_constant<int, Threads>, std::integral_constant<int, Held>) {
         launch(context, name, &softmax_kernel<Log, Threads, Held, T>, row_launch_shape<Threads>(rows.rows), rows, y, x);
       },
-      [&] { launch(context, name, &softmax_long_kernel<Log, T>, row_launch_shape<kRowBlock>(rows.rows), rows, y, x); });
+      [&] {
+        launch(context, name, &softmax_long_kernel<Log, T>, row_launch_shape<kLongRowBlock>(rows.rows), rows, y, x);
+      });
 }
 
 template <bool Log, class T>
@@ -297,8 +299,8 @@ void softmax_backward_of_rows(CudaContext& context, const char* name, softmax_ro
                rows, dx, dy, y);
       },
       [&] {
-        launch(context, name, &softmax_backward_long_kernel<Log, T>, row_launch_shape<kRowBlock>(rows.rows), rows, dx,
-               dy, y);
+        launch(context, name, &softmax_backward_long_kernel<Log, T>, row_launch_shape<kLongRowBlock>(rows.rows), rows,
+               dx, dy, y);
       });
 }
 

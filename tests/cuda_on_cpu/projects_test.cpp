@@ -517,9 +517,11 @@ TEST(CudaProjects, FaultsInTheTextAreNoticed) {
   const Fault faults[] = {
       {"kernels/cuda/mirror.cuh", "cudaMemsetAsync(device_.data(), 0, bytes, context.stream())",
        "cudaMemset(device_.data(), 0, bytes)", "cudaMemset: work on the default stream"},
-      {"kernels/cuda/context.cuh", "(items + threads - 1) / threads", "items / threads",
+      {"kernels/cuda/context.cuh", "return {dim3(static_cast<unsigned>(blocks))", "return {dim3(0)",
        "cudaErrorInvalidConfiguration"},
       {"kernels/cuda/update.cuh", "i < piece.end", "i + 1 < piece.end", "parameter.model"},
+      {"kernels/cuda/tensor_list.cuh", "(list.sizes[t] + piece_size - 1) / piece_size", "list.sizes[t] / piece_size",
+       "parameter.model"},
       {"functors.h", "static_cast<C>(lr)", "static_cast<C>(lr * 1.0001)", "parameter.model"},
       {"kernels/cuda/tensor_list.cuh", "list.data[a][t] = arrays[a] != nullptr ? arrays[a][first + t] : nullptr",
        "list.data[a][t] = reinterpret_cast<T*>(&list)", "is not device memory"},
