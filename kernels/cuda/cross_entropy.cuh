@@ -218,7 +218,7 @@ __global__ void cross_entropy_backward_kernel(cross_entropy_config config, fast_
     const bool whole = aligned && at + N <= n;
     T d[N];
     if (whole) {
-      load_vector(probabilities + at, d);
+      load_neighbours(probabilities + at, d);
     } else {
 #pragma unroll
       for (int e = 0; e < N; ++e) d[e] = at + e < n ? probabilities[at + e] : T(0);
@@ -242,7 +242,7 @@ __global__ void cross_entropy_backward_kernel(cross_entropy_config config, fast_
       ++c;
     }
     if (whole) {
-      store_vector(dlogits + at, d);
+      store_neighbours(dlogits + at, d);
     } else {
 #pragma unroll
       for (int e = 0; e < N; ++e)
@@ -291,7 +291,7 @@ void cross_entropy_backward(CudaContext& context, const cross_entropy_config& co
     launch(context, "cross_entropy_backward", kernel, launch_shape((n + N - 1) / N), config, classes, aligned, dlogits,
            dloss, probabilities, labels, weight, static_cast<const T*>(sums));
   };
-  if (fits_32_bits(n))
+  if (fits_31_bits(n))
     backward(&cross_entropy_backward_kernel<std::uint32_t, T>, fast_divisor_of(config.classes));
   else
     backward(&cross_entropy_backward_kernel<std::int64_t, T>, fast_divisor{});

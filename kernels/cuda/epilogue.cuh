@@ -22,8 +22,8 @@ __global__ void epilogue_kernel(std::int64_t n, std::int64_t columns, fast_divis
     const bool whole = aligned && at + N <= n;
     T value[N], more[N] = {};
     if (whole) {
-      load_vector(y + at, value);
-      if constexpr (F::inputs == 2) load_vector(residual + at, more);
+      load_neighbours(y + at, value);
+      if constexpr (F::inputs == 2) load_neighbours(residual + at, more);
     } else {
 #pragma unroll
       for (int e = 0; e < N; ++e) {
@@ -40,7 +40,7 @@ __global__ void epilogue_kernel(std::int64_t n, std::int64_t columns, fast_divis
         column = at % columns;
       T add[N];
       if (bias_aligned) {
-        load_vector(bias + column, add);
+        load_neighbours(bias + column, add);
       } else {
 #pragma unroll
         for (int e = 0; e < N; ++e) {
@@ -59,7 +59,7 @@ __global__ void epilogue_kernel(std::int64_t n, std::int64_t columns, fast_divis
         value[e] = F::template apply<T>(value[e]);
     }
     if (whole) {
-      store_vector(y + at, value);
+      store_neighbours(y + at, value);
     } else {
 #pragma unroll
       for (int e = 0; e < N; ++e)
@@ -90,7 +90,7 @@ void epilogue(CudaContext& context, std::int64_t rows, std::int64_t columns, T* 
     launch(context, "epilogue", kernel, launch_shape((n + N - 1) / N), n, columns, by_columns, aligned, bias_aligned, y,
            bias, residual);
   };
-  if (fits_32_bits(n))
+  if (fits_31_bits(n))
     start(&epilogue_kernel<F, T, std::uint32_t>, fast_divisor_of(columns));
   else
     start(&epilogue_kernel<F, T, std::int64_t>, fast_divisor{});

@@ -91,7 +91,7 @@ struct row_cut {
   __device__ void load(const T* data, Index i, Index seen, T fill, T (&to)[kElements]) const {
     const T* const from = data + first + at(i);
     if (is_whole(i) && at(i) + kElements <= seen) {
-      load_vector(from, to);
+      load_neighbours(from, to);
     } else {
 #pragma unroll
       for (int n = 0; n < kElements; ++n) to[n] = at(i) + n >= 0 && at(i) + n < seen ? from[n] : fill;
@@ -100,7 +100,7 @@ struct row_cut {
   __device__ void store(T* data, Index i, const T (&from)[kElements]) const {
     T* const to = data + first + at(i);
     if (is_whole(i)) {
-      store_vector(to, from);
+      store_neighbours(to, from);
     } else {
 #pragma unroll
       for (int n = 0; n < kElements; ++n)

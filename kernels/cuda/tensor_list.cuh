@@ -64,7 +64,7 @@ struct tensor_piece {
   template <class T, int N>
   __device__ void load(const T* data, std::int64_t i, T (&to)[N]) const {
     if (aligned && i + N <= end) {
-      load_vector(data + i, to);
+      load_neighbours(data + i, to);
     } else {
 #pragma unroll
       for (int e = 0; e < N; ++e) to[e] = i + e < end ? data[i + e] : T(0);
@@ -73,7 +73,7 @@ struct tensor_piece {
   template <class T, int N>
   __device__ void store(T* data, std::int64_t i, const T (&from)[N]) const {
     if (aligned && i + N <= end) {
-      store_vector(data + i, from);
+      store_neighbours(data + i, from);
     } else {
 #pragma unroll
       for (int e = 0; e < N; ++e)

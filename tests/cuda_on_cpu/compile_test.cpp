@@ -196,8 +196,9 @@ const std::vector<Case>& cases() {
         "avg_pool2d_block_kernel<std::int32_t, float>", "avg_pool2d_warp_kernel<std::int64_t, float>",
         "avg_pool2d_backward_kernel<1, std::int32_t, double>"}},
       {"update",
-       {"update_kernel<test::momentum_rule, float, 0>", "update_kernel<test::plain_rule, double>",
-        "measure_kernel<test::norms_rule, float, 0, 1>",
+       {"update_kernel<test::momentum_rule, float, test::momentum_config, 0>",
+        "update_kernel<test::plain_rule, double, test::momentum_config>",
+        "measure_kernel<test::norms_rule, float, test::momentum_config, 0, 1>",
         "update_with_norms_kernel<test::norms_rule, double, test::momentum_config, 0, 1>"}},
       {"adafactor",
        {"adafactor_rows_kernel<float>", "adafactor_columns_kernel<double>", "adafactor_means_kernel<float>",
@@ -247,7 +248,7 @@ TEST(CudaCompile, EveryHeaderIsCompiled) {
     for (const Case& c : cases()) found = found || name == c.header;
     // Headers of parts, compiled with the kernels that use them.
     for (const char* part : {"context", "block", "moments", "tensor_list", "scalar_math", "cublas_lt", "conv2d_shape",
-                             "mirror", "vector", "rows", "columns", "pool_window"})
+                             "mirror", "recorded_calls", "vector", "rows", "columns", "access"})
       found = found || name == part;
     if (!found) missing.push_back(name);
   }

@@ -858,12 +858,23 @@ void expect_steps(const char* name, double tolerance, const OnDevice& on_device,
   }
 }
 
+/// What changes from step to step, on the device.
+struct StepNumbers {
+  StepNumbers(double rate, std::int64_t number)
+      : lr(std::vector<double>{rate}), step(std::vector<std::int64_t>{number}) {}
+  OnDevice<double> lr;
+  OnDevice<std::int64_t> step;
+};
+
 TEST(CudaUpdate, RunsARule) {
   for (const auto& c : {momentum_config{0.9, 0}, momentum_config{0.5, 0.1}})
     expect_steps(
         "update", tolerance_of::cuda_elementwise.f32,
         [&](CudaContext& context, std::int64_t count, auto p, auto g, auto b, auto, auto, std::int64_t step) {
-          update_parameters<momentum_rule>(context, c, count, p, g, kTensorSizes.data(), 0.1, step, b);
+          const StepNumbers numbers(0.1, step);
+          update_parameters<momentum_rule>(context, c, count, p, g, kTensorSizes.data(), numbers.lr.get(),
+                                           numbers.step.get(), b);
+          context.synchronize();
         },
         [&](Doubles& p, const Doubles& grad, Doubles& b, Doubles&, Doubles&, int step) {
           for (std::size_t i = 0; i < p.size(); ++i) {
@@ -879,7 +890,10 @@ TEST(CudaUpdate, RunsARuleInDouble) {
   expect_steps<double>(
       "update", 1e-13,
       [&](CudaContext& context, std::int64_t count, auto p, auto g, auto b, auto, auto, std::int64_t step) {
-        update_parameters<momentum_rule>(context, c, count, p, g, kTensorSizes.data(), 0.1, step, b);
+        const StepNumbers numbers(0.1, step);
+        update_parameters<momentum_rule>(context, c, count, p, g, kTensorSizes.data(), numbers.lr.get(),
+                                         numbers.step.get(), b);
+        context.synchronize();
       },
       [&](Doubles& p, const Doubles& grad, Doubles& b, Doubles&, Doubles&, int step) {
         for (std::size_t i = 0; i < p.size(); ++i) {
@@ -951,7 +965,10 @@ TEST(CudaUpdate, RunsARuleWithoutStates) {
   expect_steps(
       "update", tolerance_of::cuda_elementwise.f32,
       [&](CudaContext& context, std::int64_t count, auto p, auto g, auto, auto, auto, std::int64_t step) {
-        update_parameters<plain_rule>(context, momentum_config{}, count, p, g, kTensorSizes.data(), 0.1, step);
+        const StepNumbers numbers(0.1, step);
+        update_parameters<plain_rule>(context, momentum_config{}, count, p, g, kTensorSizes.data(), numbers.lr.get(),
+                                      numbers.step.get());
+        context.synchronize();
       },
       [&](Doubles& p, const Doubles& grad, Doubles&, Doubles&, Doubles&, int) {
         for (std::size_t i = 0; i < p.size(); ++i) p[i] -= 0.1 * grad[i];
@@ -963,7 +980,10 @@ TEST(CudaUpdate, RunsARuleWithNorms) {
   expect_steps(
       "update_parameters_with_norms", tolerance_of::cuda_update.f32,
       [&](CudaContext& context, std::int64_t count, auto p, auto g, auto m, auto changes, auto, std::int64_t step) {
-        update_parameters_with_norms<norms_rule>(context, c, count, p, g, kTensorSizes.data(), 0.01, step, m, changes);
+        const StepNumbers numbers(0.01, step);
+        update_parameters_with_norms<norms_rule>(context, c, count, p, g, kTensorSizes.data(), numbers.lr.get(),
+                                                 numbers.step.get(), m, changes);
+        context.synchronize();
       },
       [&](Doubles& p, const Doubles& grad, Doubles& m, Doubles& changes, Doubles&, int) {
         double of_parameter = 0, of_mean = 0;
@@ -988,7 +1008,9 @@ TEST(CudaUpdate, MultipliesGradientsByAFactorOnTheDevice) {
       "update", tolerance_of::cuda_elementwise.f32,
       [&](CudaContext& context, std::int64_t count, auto p, auto g, auto b, auto, auto, std::int64_t step) {
         const OnDevice<float> there(factor);
-        update_parameters<momentum_rule>(context, c, count, p, g, kTensorSizes.data(), 0.1, step, there.get(), b);
+        const StepNumbers numbers(0.1, step);
+        update_parameters<momentum_rule>(context, c, count, p, g, kTensorSizes.data(), numbers.lr.get(),
+                                         numbers.step.get(), there.get(), b);
         context.synchronize();
       },
       [&](Doubles& p, const Doubles& grad, Doubles& b, Doubles&, Doubles&, int step) {
