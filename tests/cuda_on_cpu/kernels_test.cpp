@@ -418,6 +418,36 @@ TEST(CudaReduce, EveryReduction) {
   }
 }
 
+TEST(CudaReduce, BlocksThatTakeSeveralItems) {
+  for (const std::int64_t size : {8, 40}) {  // of 2 and of more lines
+    const std::int64_t outer = 5, inner = 8;
+    const auto x = numbers<double>(outer * size * inner, 1);
+    const column_cut cut = cut_columns(outer, size, inner, 2);
+    LaunchShape columns = column_shape(cut, 2);
+    columns.blocks.z = 1;
+    columns.threads.x = 1u << (cut.lane_bits + cut.line_bits);
+    column_cut one_at_a_time = cut;
+    one_at_a_time.group_bits = 0;
+    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+      double *of_columns = memory.out<double>(outer * inner), *of_rows = memory.out<double>(outer * inner);
+      launch(context, "columns", &reduce_columns_kernel<sum_of, 2, double>, columns, one_at_a_time, 1.0, of_columns,
+             memory.in(x));
+      launch(context, "rows", &reduce_rows_kernel<sum_of, 2, true, double>, launch_shape(kBlock), outer * inner, size,
+             size, kBlock, 2.0, of_rows, memory.in(x));
+      context.synchronize();
+      memory.result(of_columns, outer * inner);
+      memory.result(of_rows, outer * inner);
+    });
+    std::vector<double> of_columns(static_cast<std::size_t>(outer * inner)), of_rows = of_columns;
+    for (std::int64_t i = 0; i < outer * size * inner; ++i) {
+      of_columns[static_cast<std::size_t>(i / (size * inner) * inner + i % inner)] += x[static_cast<std::size_t>(i)];
+      of_rows[static_cast<std::size_t>(i / size)] += 2 * x[static_cast<std::size_t>(i)];
+    }
+    expect_close(got[0], of_columns, 1e-14, "columns");
+    expect_close(got[1], of_rows, 1e-14, "rows");
+  }
+}
+
 TEST(CudaReduce, NaNAndIntegers) {
   std::vector<float> x = {1, std::numeric_limits<float>::quiet_NaN(), 5, 2};
   const std::vector<std::int64_t> integers = {-3, 9, std::numeric_limits<std::int64_t>::min(), 9};
