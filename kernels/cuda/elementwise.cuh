@@ -6,15 +6,22 @@
 //
 // A functor has `inputs` and `apply<T>(T x, ...)`. It computes in functor_type of the inputs' types (bool gives way to
 // everything, integers to floating types, narrow to wide), to which they are converted when they are loaded; the result
-// is converted to y's type. y may be any of the inputs.
+// is converted to y's type. y may be any of the inputs, in a broadcast any that has its shape.
+//
+// Every tensor is read or written once, 16 bytes of the widest type at a time where all lie at multiples of them, a
+// thread for as many elements. A broadcast first joins dimensions that lie alike in all inputs. Where the innermost of
+// what is left lies side by side or is one element in every input, and is a multiple of 16 bytes, a thread has those
+// together; else one element. Coordinates are 32-bit numbers and found without a division; a larger broadcast is cut
+// into several launches.
 #pragma once
 
 #include "../config/elementwise.h"
 #include "context.cuh"
+#include "vector.cuh"
 
 #ifndef __CUDACC_RTC__
-#include <tuple>
-#include <type_traits>
+#include <cstddef>
+#include <utility>
 #endif
 
 namespace graven::kernels {
@@ -55,16 +62,14 @@ struct common_of<A, B, More...> {
 };
 
 template <class... Types>
-struct all_float {
-  static constexpr bool value = true;
+struct widest {
+  static constexpr int bytes = 1;
 };
 template <class First, class... Rest>
-struct all_float<First, Rest...> {
-  static constexpr bool value = false;
-};
-template <class... Rest>
-struct all_float<float, Rest...> {
-  static constexpr bool value = all_float<Rest...>::value;
+struct widest<First, Rest...> {
+  static constexpr int bytes = static_cast<int>(sizeof(First)) > widest<Rest...>::bytes
+                                   ? static_cast<int>(sizeof(First))
+                                   : widest<Rest...>::bytes;
 };
 
 }  // namespace detail
@@ -73,108 +78,245 @@ struct all_float<float, Rest...> {
 template <class... X>
 using functor_type = typename detail::common_of<X...>::type;
 
-template <class F, class Y, class... X>
-__global__ void elementwise_kernel(std::int64_t n, Y* y, const X*... x) {
+/// Elements of a thread: 16 bytes of the widest of these types.
+template <class... Types>
+inline constexpr int kTogether = 16 / detail::widest<Types...>::bytes;
+
+/// N elements of an input.
+template <int N, class X>
+struct several {
+  X at[N];
+};
+template <int N, class X>
+__device__ inline several<N, X> load_several(const X* from) {
+  several<N, X> result;
+  load_vector(from, result.at);
+  return result;
+}
+template <int N, class X>
+__device__ inline several<N, X> repeat(X value) {
+  several<N, X> result;
+#pragma unroll
+  for (int e = 0; e < N; ++e) result.at[e] = value;
+  return result;
+}
+template <class F, class Y, int N, class... X>
+__device__ inline void apply_to_several(Y* y, const several<N, X>&... x) {
   using T = functor_type<X...>;
-  for (std::int64_t i = first_item(); i < n; i += item_stride())
-    y[i] = static_cast<Y>(F::template apply<T>(static_cast<T>(x[i])...));
+  Y result[N];
+#pragma unroll
+  for (int e = 0; e < N; ++e) result[e] = static_cast<Y>(F::template apply<T>(static_cast<T>(x.at[e])...));
+  store_vector(y, result);
 }
 
-/// Four floats a thread: n counts the groups of four.
-template <class F, class... X>
-__global__ void elementwise_float4_kernel(std::int64_t n, float4* y, const X*... x) {
-  for (std::int64_t i = first_item(); i < n; i += item_stride()) {
-    y[i] = [](const auto... v) {
-      return make_float4(F::template apply<float>(v.x...), F::template apply<float>(v.y...),
-                         F::template apply<float>(v.z...), F::template apply<float>(v.w...));
-    }(x[i]...);
+template <class F, class Y, class... X>
+__global__ void elementwise_kernel(std::int64_t n, bool aligned, Y* y, const X*... x) {
+  using T = functor_type<X...>;
+  constexpr int N = kTogether<Y, X...>;
+  for (std::int64_t i = N * first_item(); i < n; i += N * item_stride()) {
+    if (aligned && i + N <= n) {
+      apply_to_several<F>(y + i, load_several<N>(x + i)...);
+    } else {
+#pragma unroll 1
+      for (std::int64_t at = i; at < i + N && at < n; ++at)
+        y[at] = static_cast<Y>(F::template apply<T>(static_cast<T>(x[at])...));
+    }
   }
 }
 
-/// Where item i of a row-major shape lies at the strides.
-__device__ inline std::int64_t strided_offset(std::int64_t i, int rank, const std::int64_t* shape,
-                                              const std::int64_t* strides) {
-  std::int64_t offset = 0;
-  for (int d = rank - 1; d >= 0; --d) {
-    const std::int64_t rest = i / shape[d];
-    offset += (i - rest * shape[d]) * strides[d];
-    i = rest;
-  }
-  return offset;
-}
+/// The output's dimensions, outermost first.
+struct broadcast_shape {
+  int rank;  ///< 1 or more
+  fast_divisor of[broadcast_config::kMaximumRank];
+};
+struct broadcast_coordinates {
+  std::uint32_t of[broadcast_config::kMaximumRank];
 
-/// One input of broadcast, with its own strides.
+  __device__ broadcast_coordinates(const broadcast_shape& shape, std::uint32_t item) {
+#pragma unroll
+    for (int d = broadcast_config::kMaximumRank - 1; d > 0; --d) {
+      of[d] = 0;
+      if (d < shape.rank) {
+        const std::uint32_t rest = shape.of[d].divide(item);
+        of[d] = item - rest * shape.of[d].divisor;
+        item = rest;
+      }
+    }
+    of[0] = item;
+  }
+};
+
+/// One input of broadcast, with its own strides in elements.
 template <class X>
 struct broadcast_input {
   const X* data;
-  std::int64_t strides[broadcast_config::kMaximumRank];
-};
-struct broadcast_shape {
-  int rank;
-  std::int64_t of[broadcast_config::kMaximumRank];
+  std::int32_t strides[broadcast_config::kMaximumRank];
+  bool repeats;  ///< a thread's elements are one
+
+  __device__ const X* at(const broadcast_shape& shape, const broadcast_coordinates& coordinates) const {
+    std::uint32_t offset = coordinates.of[0] * static_cast<std::uint32_t>(strides[0]);
+#pragma unroll
+    for (int d = 1; d < broadcast_config::kMaximumRank; ++d)
+      if (d < shape.rank) offset += coordinates.of[d] * static_cast<std::uint32_t>(strides[d]);
+    return data + static_cast<std::int32_t>(offset);
+  }
+  template <int N>
+  __device__ several<N, X> load(const broadcast_shape& shape, const broadcast_coordinates& coordinates) const {
+    const X* const from = at(shape, coordinates);
+    return repeats ? repeat<N>(*from) : load_several<N>(from);
+  }
 };
 
+/// An element a thread.
 template <class F, class Y, class... X>
 __global__ void broadcast_kernel(std::int64_t n, broadcast_shape shape, Y* y, broadcast_input<X>... x) {
   using T = functor_type<X...>;
-  for (std::int64_t i = first_item(); i < n; i += item_stride())
-    y[i] = static_cast<Y>(
-        F::template apply<T>(static_cast<T>(x.data[strided_offset(i, shape.rank, shape.of, x.strides)])...));
+  for (std::int64_t i = first_item(); i < n; i += item_stride()) {
+    const broadcast_coordinates coordinates(shape, static_cast<std::uint32_t>(i));
+    y[i] = static_cast<Y>(F::template apply<T>(static_cast<T>(*x.at(shape, coordinates))...));
+  }
+}
+
+/// 16 bytes of the widest type a thread: n, shape and strides are those of threads.
+template <class F, class Y, class... X>
+__global__ void broadcast_vector_kernel(std::int64_t n, broadcast_shape shape, Y* y, broadcast_input<X>... x) {
+  constexpr int N = kTogether<Y, X...>;
+  for (std::int64_t i = first_item(); i < n; i += item_stride()) {
+    const broadcast_coordinates coordinates(shape, static_cast<std::uint32_t>(i));
+    apply_to_several<F>(y + i * N, x.template load<N>(shape, coordinates)...);
+  }
 }
 
 template <class T>
-__global__ void fill_kernel(std::int64_t n, T* y, T value) {
-  for (std::int64_t i = first_item(); i < n; i += item_stride()) y[i] = value;
+__global__ void fill_kernel(std::int64_t n, bool aligned, T* y, T value) {
+  constexpr int N = kVector<T>;
+  const several<N, T> values = repeat<N>(value);
+  for (std::int64_t i = N * first_item(); i < n; i += N * item_stride()) {
+    if (aligned && i + N <= n) {
+      store_vector(y + i, values.at);
+    } else {
+      for (std::int64_t at = i; at < i + N && at < n; ++at) y[at] = value;
+    }
+  }
 }
 
 #ifndef __CUDACC_RTC__
-
-namespace detail {
-inline bool aligned16(const void* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; }
-}  // namespace detail
 
 /// y[n] = F(x0[n], x1[n], ...).
 template <class F, class Y, class... X>
 void elementwise(CudaContext& context, const elementwise_config& config, Y* y, const X*... x) {
   static_assert(sizeof...(X) == F::inputs, "one pointer an input of the functor");
-  if constexpr (sizeof...(X) > 0 && detail::all_float<Y, X...>::value) {
-    if (config.n % 4 == 0 && detail::aligned16(y) && (detail::aligned16(x) && ...)) {
-      launch(context, "elementwise", &elementwise_float4_kernel<F, std::conditional_t<true, float4, X>...>,
-             launch_shape(config.n / 4), config.n / 4, reinterpret_cast<float4*>(y),
-             reinterpret_cast<const float4*>(x)...);
-      return;
-    }
-  }
-  launch(context, "elementwise", &elementwise_kernel<F, Y, X...>, launch_shape(config.n), config.n, y, x...);
+  constexpr int N = kTogether<Y, X...>;
+  const bool aligned = lies_at_vectors<N>(y) && (lies_at_vectors<N>(x) && ...);
+  launch(context, "elementwise", &elementwise_kernel<F, Y, X...>, launch_shape((config.n + N - 1) / N), config.n,
+         aligned, y, x...);
 }
+
+namespace detail {
+
+/// The same with as few dimensions as can be, at least one: those of size 1 are left out, and neighbours are joined
+/// that lie behind one another in every input.
+inline broadcast_config joined_dimensions(const broadcast_config& config, int inputs) {
+  broadcast_config result{};
+  for (int d = 0; d < config.rank; ++d) {
+    if (config.shape[d] == 1) continue;
+    const auto last = result.rank - 1;
+    bool joins = last >= 0;
+    for (int i = 0; i < inputs && joins; ++i) joins = result.strides[i][last] == config.strides[i][d] * config.shape[d];
+    const auto to = joins ? last : result.rank++;
+    result.shape[to] = (joins ? result.shape[to] : 1) * config.shape[d];
+    for (int i = 0; i < inputs; ++i) result.strides[i][to] = config.strides[i][d];
+  }
+  if (result.rank == 0) result.shape[result.rank++] = 1;
+  return result;
+}
+
+/// Whether the output's items and each input's offsets fit 32 bits.
+inline bool broadcast_fits_32_bits(const broadcast_config& config, int inputs) {
+  std::int64_t n = 1;
+  for (int d = 0; d < config.rank; ++d) n *= config.shape[d];
+  bool fits = fits_32_bits(n);
+  for (int i = 0; i < inputs; ++i) {
+    std::int64_t farthest = 0;
+    for (int d = 0; d < config.rank; ++d) {
+      const std::int64_t stride = config.strides[i][d];
+      farthest += (stride < 0 ? -stride : stride) * (config.shape[d] - 1);
+    }
+    fits = fits && fits_32_bits(farthest);
+  }
+  return fits;
+}
+
+/// Whether `count` neighbours of the innermost dimension are `count` neighbours, or one element, of input i.
+inline bool innermost_together(const broadcast_config& config, int i, int count, bool aligned) {
+  const auto innermost = config.rank - 1;
+  if (config.strides[i][innermost] == 0) return true;
+  bool together = config.strides[i][innermost] == 1 && aligned;
+  for (int d = 0; d < innermost; ++d) together = together && config.strides[i][d] % count == 0;
+  return together;
+}
+
+/// `config` has joined dimensions and no empty one.
+template <class F, class Y, std::size_t... I, class... X>
+void broadcast_joined(CudaContext& context, const broadcast_config& config, std::index_sequence<I...> inputs, Y* y,
+                      const X*... x) {
+  if (!broadcast_fits_32_bits(config, sizeof...(X))) {
+    // Half of the outermost dimension, and the other half.
+    broadcast_config half = config;
+    if (config.shape[0] == 1) {
+      --half.rank;
+      for (int d = 0; d < half.rank; ++d) {
+        half.shape[d] = config.shape[d + 1];
+        for (std::size_t i = 0; i < sizeof...(X); ++i) half.strides[i][d] = config.strides[i][d + 1];
+      }
+      return broadcast_joined<F>(context, half, inputs, y, x...);
+    }
+    std::int64_t step = half.shape[0] = config.shape[0] / 2;
+    broadcast_joined<F>(context, half, inputs, y, x...);
+    half.shape[0] = config.shape[0] - step;
+    const std::int64_t outer = step;
+    for (int d = 1; d < config.rank; ++d) step *= config.shape[d];
+    return broadcast_joined<F>(context, half, inputs, y + step, (x + outer * config.strides[I][0])...);
+  }
+  constexpr int N = kTogether<Y, X...>;
+  const auto rank = static_cast<int>(config.rank), innermost = rank - 1;
+  const bool vectors = config.shape[innermost] % N == 0 && lies_at_vectors<N>(y) &&
+                       (innermost_together(config, I, N, lies_at_vectors<N>(x)) && ...);
+  broadcast_shape shape{rank, {}};
+  std::int64_t n = 1;
+  for (int d = 0; d < rank; ++d) {
+    const std::int64_t size = vectors && d == innermost ? config.shape[d] / N : config.shape[d];
+    shape.of[d] = fast_divisor_of(size);
+    n *= size;
+  }
+  const auto input = [&]<class E>(std::size_t i, const E* data) {
+    broadcast_input<E> result{data, {}, config.strides[i][innermost] == 0};
+    for (int d = 0; d < rank; ++d)
+      result.strides[d] = static_cast<std::int32_t>(config.strides[i][d] * (vectors && d == innermost ? N : 1));
+    return result;
+  };
+  launch(context, "broadcast", vectors ? &broadcast_vector_kernel<F, Y, X...> : &broadcast_kernel<F, Y, X...>,
+         launch_shape(n), n, shape, y, input(I, x)...);
+}
+
+}  // namespace detail
 
 /// y[shape] = F(x0 at its strides, x1 at its strides, ...).
 template <class F, class Y, class... X>
 void broadcast(CudaContext& context, const broadcast_config& config, Y* y, const X*... x) {
   static_assert(sizeof...(X) == F::inputs && sizeof...(X) > 0, "one pointer an input of the functor");
   static_assert(sizeof...(X) <= broadcast_config::kMaximumInputs, "up to 8 inputs");
-  broadcast_shape shape{static_cast<int>(config.rank), {}};
-  std::int64_t n = 1;
-  for (int d = 0; d < shape.rank; ++d) n *= shape.of[d] = config.shape[d];
-  const std::int64_t(*strides)[broadcast_config::kMaximumRank] = config.strides;
-  const auto input = [&]<class E>(const E* data) {
-    broadcast_input<E> result{data, {}};
-    for (int d = 0; d < shape.rank; ++d) result.strides[d] = (*strides)[d];
-    ++strides;
-    return result;
-  };
-  // Braces: the inputs are taken in their order.
-  const std::tuple<broadcast_input<X>...> inputs{input(x)...};
-  std::apply(
-      [&](const auto&... each) {
-        launch(context, "broadcast", &broadcast_kernel<F, Y, X...>, launch_shape(n), n, shape, y, each...);
-      },
-      inputs);
+  for (int d = 0; d < config.rank; ++d)
+    if (config.shape[d] == 0) return;
+  detail::broadcast_joined<F>(context, detail::joined_dimensions(config, sizeof...(X)),
+                              std::make_index_sequence<sizeof...(X)>(), y, x...);
 }
 
 template <class T>
 void fill(CudaContext& context, const fill_config& config, T* y) {
-  launch(context, "fill", &fill_kernel<T>, launch_shape(config.n), config.n, y, static_cast<T>(config.value));
+  constexpr int N = kVector<T>;
+  launch(context, "fill", &fill_kernel<T>, launch_shape((config.n + N - 1) / N), config.n, lies_at_vectors<N>(y), y,
+         static_cast<T>(config.value));
 }
 
 #endif  // __CUDACC_RTC__

@@ -2,8 +2,8 @@
 // without a division.
 //
 //   float x[4];
-//   load_neighbours(from, x);              // from lies at a multiple of 16 bytes: lies_at_vectors<4>(from)
-//   store_neighbours(to, x);
+//   load_vector(from, x);              // from lies at a multiple of 16 bytes: lies_at_vectors<4>(from)
+//   store_vector(to, x);
 //   const fast_divisor columns = fast_divisor_of(config.columns);              // on the host
 //   const std::uint32_t row = columns.divide(i), column = i - row * columns.divisor;
 #pragma once
@@ -13,6 +13,8 @@
 #include "../config/device.h"
 #ifndef __CUDACC_RTC__
 #include <cuda_runtime.h>
+
+#include <cstring>
 #endif
 
 namespace graven::kernels {
@@ -32,7 +34,7 @@ struct alignas(kVectorAlignment<N, T>) neighbours {
 };
 
 template <class T, int N>
-__device__ inline void load_neighbours(const T* from, T (&to)[N]) {
+__device__ inline void load_vector(const T* from, T (&to)[N]) {
   constexpr int once = static_cast<int>(kVectorAlignment<N, T> / sizeof(T));
   static_assert(N % once == 0);
 #pragma unroll
@@ -42,8 +44,9 @@ __device__ inline void load_neighbours(const T* from, T (&to)[N]) {
     for (int j = 0; j < once; ++j) to[i + j] = v.at[j];
   }
 }
+/// By __stwb, an ordinary store: an assignment may be taken to pieces where single elements are stored beside it.
 template <class T, int N>
-__device__ inline void store_neighbours(T* to, const T (&from)[N]) {
+__device__ inline void store_vector(T* to, const T (&from)[N]) {
   constexpr int once = static_cast<int>(kVectorAlignment<N, T> / sizeof(T));
   static_assert(N % once == 0);
 #pragma unroll
@@ -51,14 +54,28 @@ __device__ inline void store_neighbours(T* to, const T (&from)[N]) {
     neighbours<N, T> v;
 #pragma unroll
     for (int j = 0; j < once; ++j) v.at[j] = from[i + j];
-    *reinterpret_cast<neighbours<N, T>*>(to + i) = v;
+    if constexpr (sizeof v == 16) {
+      unsigned word[4];
+      ::memcpy(word, &v, sizeof v);
+      __stwb(reinterpret_cast<uint4*>(to + i), uint4{word[0], word[1], word[2], word[3]});
+    } else if constexpr (sizeof v == 8) {
+      unsigned word[2];
+      ::memcpy(word, &v, sizeof v);
+      __stwb(reinterpret_cast<uint2*>(to + i), uint2{word[0], word[1]});
+    } else if constexpr (sizeof v == 4) {
+      unsigned word;
+      ::memcpy(&word, &v, sizeof v);
+      __stwb(reinterpret_cast<unsigned*>(to + i), word);
+    } else {
+      *reinterpret_cast<neighbours<N, T>*>(to + i) = v;
+    }
   }
 }
 
 // float and double by CUDA's own types.
 template <int N>
-__device__ inline void load_neighbours(const float* from, float (&to)[N]) {
-  static_assert(N % 4 == 0);
+  requires(N % 4 == 0)
+__device__ inline void load_vector(const float* from, float (&to)[N]) {
 #pragma unroll
   for (int i = 0; i < N; i += 4) {
     const float4 v = *reinterpret_cast<const float4*>(from + i);
@@ -66,15 +83,15 @@ __device__ inline void load_neighbours(const float* from, float (&to)[N]) {
   }
 }
 template <int N>
-__device__ inline void store_neighbours(float* to, const float (&from)[N]) {
-  static_assert(N % 4 == 0);
+  requires(N % 4 == 0)
+__device__ inline void store_vector(float* to, const float (&from)[N]) {
 #pragma unroll
   for (int i = 0; i < N; i += 4)
-    *reinterpret_cast<float4*>(to + i) = make_float4(from[i], from[i + 1], from[i + 2], from[i + 3]);
+    __stwb(reinterpret_cast<float4*>(to + i), make_float4(from[i], from[i + 1], from[i + 2], from[i + 3]));
 }
 template <int N>
-__device__ inline void load_neighbours(const double* from, double (&to)[N]) {
-  static_assert(N % 2 == 0);
+  requires(N % 2 == 0)
+__device__ inline void load_vector(const double* from, double (&to)[N]) {
 #pragma unroll
   for (int i = 0; i < N; i += 2) {
     const double2 v = *reinterpret_cast<const double2*>(from + i);
@@ -82,10 +99,10 @@ __device__ inline void load_neighbours(const double* from, double (&to)[N]) {
   }
 }
 template <int N>
-__device__ inline void store_neighbours(double* to, const double (&from)[N]) {
-  static_assert(N % 2 == 0);
+  requires(N % 2 == 0)
+__device__ inline void store_vector(double* to, const double (&from)[N]) {
 #pragma unroll
-  for (int i = 0; i < N; i += 2) *reinterpret_cast<double2*>(to + i) = make_double2(from[i], from[i + 1]);
+  for (int i = 0; i < N; i += 2) __stwb(reinterpret_cast<double2*>(to + i), make_double2(from[i], from[i + 1]));
 }
 
 /// A number that indices below 2^31 are divided by: a multiplication and a shift (Granlund and Montgomery 1994).
@@ -106,7 +123,7 @@ bool lies_at_vectors(const T* data) {
 }
 
 /// Whether indices up to n fit 32 bits, and fast_divisor.
-inline bool fits_31_bits(std::int64_t n) { return n < (std::int64_t{1} << 31); }
+inline bool fits_32_bits(std::int64_t n) { return n < (std::int64_t{1} << 31); }
 
 /// 1 <= divisor < 2^31
 inline fast_divisor fast_divisor_of(std::int64_t divisor) {

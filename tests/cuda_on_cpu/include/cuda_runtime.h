@@ -169,6 +169,10 @@ template <class T>
 T __ldg(const T* address) {
   return *address;
 }
+template <class T>
+void __stwb(T* address, T value) {
+  *address = value;
+}
 __device__ inline void __threadfence() {}
 inline void __threadfence_block() {}
 
