@@ -90,7 +90,7 @@ struct several {
 template <int N, class X>
 __device__ inline several<N, X> load_several(const X* from) {
   several<N, X> result;
-  load_vector(from, result.at);
+  load_neighbours(from, result.at);
   return result;
 }
 template <int N, class X>
@@ -106,7 +106,7 @@ __device__ inline void apply_to_several(Y* y, const several<N, X>&... x) {
   Y result[N];
 #pragma unroll
   for (int e = 0; e < N; ++e) result[e] = static_cast<Y>(F::template apply<T>(static_cast<T>(x.at[e])...));
-  store_vector(y, result);
+  store_neighbours(y, result);
 }
 
 template <class F, class Y, class... X>
@@ -193,7 +193,7 @@ __global__ void fill_kernel(std::int64_t n, bool aligned, T* y, T value) {
   const several<N, T> values = repeat<N>(value);
   for (std::int64_t i = N * first_item(); i < n; i += N * item_stride()) {
     if (aligned && i + N <= n) {
-      store_vector(y + i, values.at);
+      store_neighbours(y + i, values.at);
     } else {
       for (std::int64_t at = i; at < i + N && at < n; ++at) y[at] = value;
     }
@@ -235,14 +235,14 @@ inline broadcast_config joined_dimensions(const broadcast_config& config, int in
 inline bool broadcast_fits_32_bits(const broadcast_config& config, int inputs) {
   std::int64_t n = 1;
   for (int d = 0; d < config.rank; ++d) n *= config.shape[d];
-  bool fits = fits_32_bits(n);
+  bool fits = fits_31_bits(n);
   for (int i = 0; i < inputs; ++i) {
     std::int64_t farthest = 0;
     for (int d = 0; d < config.rank; ++d) {
       const std::int64_t stride = config.strides[i][d];
       farthest += (stride < 0 ? -stride : stride) * (config.shape[d] - 1);
     }
-    fits = fits && fits_32_bits(farthest);
+    fits = fits && fits_31_bits(farthest);
   }
   return fits;
 }

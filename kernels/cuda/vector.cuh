@@ -2,8 +2,8 @@
 // without a division.
 //
 //   float x[4];
-//   load_vector(from, x);              // from lies at a multiple of 16 bytes: lies_at_vectors<4>(from)
-//   store_vector(to, x);
+//   load_neighbours(from, x);              // from lies at a multiple of 16 bytes: lies_at_vectors<4>(from)
+//   store_neighbours(to, x);
 //   const fast_divisor columns = fast_divisor_of(config.columns);              // on the host
 //   const std::uint32_t row = columns.divide(i), column = i - row * columns.divisor;
 #pragma once
@@ -34,7 +34,7 @@ struct alignas(kVectorAlignment<N, T>) neighbours {
 };
 
 template <class T, int N>
-__device__ inline void load_vector(const T* from, T (&to)[N]) {
+__device__ inline void load_neighbours(const T* from, T (&to)[N]) {
   constexpr int once = static_cast<int>(kVectorAlignment<N, T> / sizeof(T));
   static_assert(N % once == 0);
 #pragma unroll
@@ -46,7 +46,7 @@ __device__ inline void load_vector(const T* from, T (&to)[N]) {
 }
 /// By __stwb, an ordinary store: an assignment may be taken to pieces where single elements are stored beside it.
 template <class T, int N>
-__device__ inline void store_vector(T* to, const T (&from)[N]) {
+__device__ inline void store_neighbours(T* to, const T (&from)[N]) {
   constexpr int once = static_cast<int>(kVectorAlignment<N, T> / sizeof(T));
   static_assert(N % once == 0);
 #pragma unroll
@@ -75,7 +75,7 @@ __device__ inline void store_vector(T* to, const T (&from)[N]) {
 // float and double by CUDA's own types.
 template <int N>
   requires(N % 4 == 0)
-__device__ inline void load_vector(const float* from, float (&to)[N]) {
+__device__ inline void load_neighbours(const float* from, float (&to)[N]) {
 #pragma unroll
   for (int i = 0; i < N; i += 4) {
     const float4 v = *reinterpret_cast<const float4*>(from + i);
@@ -84,14 +84,14 @@ __device__ inline void load_vector(const float* from, float (&to)[N]) {
 }
 template <int N>
   requires(N % 4 == 0)
-__device__ inline void store_vector(float* to, const float (&from)[N]) {
+__device__ inline void store_neighbours(float* to, const float (&from)[N]) {
 #pragma unroll
   for (int i = 0; i < N; i += 4)
     __stwb(reinterpret_cast<float4*>(to + i), make_float4(from[i], from[i + 1], from[i + 2], from[i + 3]));
 }
 template <int N>
   requires(N % 2 == 0)
-__device__ inline void load_vector(const double* from, double (&to)[N]) {
+__device__ inline void load_neighbours(const double* from, double (&to)[N]) {
 #pragma unroll
   for (int i = 0; i < N; i += 2) {
     const double2 v = *reinterpret_cast<const double2*>(from + i);
@@ -100,7 +100,7 @@ __device__ inline void load_vector(const double* from, double (&to)[N]) {
 }
 template <int N>
   requires(N % 2 == 0)
-__device__ inline void store_vector(double* to, const double (&from)[N]) {
+__device__ inline void store_neighbours(double* to, const double (&from)[N]) {
 #pragma unroll
   for (int i = 0; i < N; i += 2) __stwb(reinterpret_cast<double2*>(to + i), make_double2(from[i], from[i + 1]));
 }
@@ -123,7 +123,7 @@ bool lies_at_vectors(const T* data) {
 }
 
 /// Whether indices up to n fit 32 bits, and fast_divisor.
-inline bool fits_32_bits(std::int64_t n) { return n < (std::int64_t{1} << 31); }
+inline bool fits_31_bits(std::int64_t n) { return n < (std::int64_t{1} << 31); }
 
 /// 1 <= divisor < 2^31
 inline fast_divisor fast_divisor_of(std::int64_t divisor) {
