@@ -6,7 +6,10 @@
 
 #include "kernel_harness.h"
 #include "kernels/cuda/access.cuh"
+#include "kernels/cuda/pad.cuh"
+#include "kernels/cuda/pad_border.cuh"
 #include "kernels/cuda/pool2d.cuh"
+#include "kernels/cuda/resample.cuh"
 #include "kernels/cuda/strided_copy.cuh"
 #include "tests/cuda_on_cpu/oracle.h"
 #include "tests/tolerances.h"
@@ -251,6 +254,177 @@ TEST(CudaPool2d, WideIndices) {
     memory.result(y, 48);
   });
   EXPECT_EQ(got[0], got[1]);
+}
+
+// ---- padding --------------------------------------------------------------------------------------------------------
+
+template <class T>
+void expect_padded(const char* name, const pad_config& c, std::size_t misplaced) {
+  SCOPED_TRACE(name);
+  std::int64_t n = 1, in = 1;
+  for (int d = 0; d < c.rank; ++d) n *= c.shape[d], in *= c.in_shape[d];
+  const auto x = numbers<T>(in, 1, -100, 100);
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    T* y = memory.out<T>(n, misplaced);
+    pad(context, c, y, memory.in(x, misplaced));
+    context.synchronize();
+    memory.result(y, n);
+  });
+  std::vector<double> expected;
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::int64_t rest = i, at = 0, stride = 1;
+    bool inside = true;
+    for (int d = static_cast<int>(c.rank) - 1; d >= 0; --d) {
+      const std::int64_t index = rest % c.shape[d] - c.before[d];
+      rest /= c.shape[d];
+      inside = inside && index >= 0 && index < c.in_shape[d];
+      at += index * stride;
+      stride *= c.in_shape[d];
+    }
+    expected.push_back(static_cast<double>(inside ? x[static_cast<std::size_t>(at)] : static_cast<T>(c.value)));
+  }
+  expect_close(got[0], expected, 0, "pad");
+}
+
+TEST(CudaPad, VectorsAndMergedDimensions) {
+  struct Case {
+    const char* name;
+    pad_config config;
+    std::size_t misplaced;
+  };
+  const std::vector<Case> cases = {
+      {"NHWC", {.rank = 3, .shape = {2, 7, 32}, .in_shape = {2, 4, 20}, .before = {0, 1, 4}, .value = -3}, 0},
+      {"NHWC, misplaced", {.rank = 3, .shape = {2, 7, 32}, .in_shape = {2, 4, 20}, .before = {0, 1, 4}, .value = 2}, 1},
+      {"NCHW", {.rank = 4, .shape = {2, 3, 7, 9}, .in_shape = {2, 3, 5, 6}, .before = {0, 0, 1, 2}, .value = 5}, 0},
+      {"rows alone",
+       {.rank = 4, .shape = {5, 2, 3, 40}, .in_shape = {4, 2, 3, 40}, .before = {1, 0, 0, 0}, .value = 1},
+       0},
+      {"cut off", {.rank = 3, .shape = {3, 4, 16}, .in_shape = {6, 4, 24}, .before = {-2, 0, -8}, .value = 9}, 0},
+      {"cut off and surrounded", {.rank = 2, .shape = {7, 8}, .in_shape = {8, 6}, .before = {-3, 2}, .value = 9}, 0},
+      {"nothing to do", {.rank = 3, .shape = {3, 4, 100}, .in_shape = {3, 4, 100}, .before = {0, 0, 0}}, 0},
+      {"of nothing", {.rank = 2, .shape = {3, 8}, .in_shape = {0, 8}, .before = {1, 0}, .value = 4}, 0},
+  };
+  for (const Case& c : cases) {
+    expect_padded<float>(c.name, c.config, c.misplaced);
+    expect_padded<double>(c.name, c.config, c.misplaced);
+    expect_padded<std::int64_t>(c.name, c.config, c.misplaced);
+    expect_padded<std::int8_t>(c.name, c.config, c.misplaced);
+  }
+}
+
+template <class T>
+void expect_borders(const pad_border_config& c, std::size_t misplaced, double tolerance) {
+  std::int64_t n = c.inner, in = c.inner;
+  for (int d = 0; d < c.rank; ++d) n *= c.shape[d], in *= c.in_shape[d];
+  const auto x = numbers<T>(in, 1), dy = numbers<T>(n, 2);
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    T *y = memory.out<T>(n, misplaced), *dx = memory.out<T>(in, misplaced);
+    pad_border(context, c, y, memory.in(x, misplaced));
+    pad_border_backward(context, c, dx, memory.in(dy, misplaced));
+    context.synchronize();
+    memory.result(y, n);
+    memory.result(dx, in);
+  });
+  std::vector<double> y, dx(static_cast<std::size_t>(in), 0.0);
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::int64_t rest = i / c.inner, at = i % c.inner, stride = c.inner;
+    for (int d = static_cast<int>(c.rank) - 1; d >= 0; --d) {
+      at += pad_border_source(rest % c.shape[d] - c.before[d], c.in_shape[d], c.mode) * stride;
+      rest /= c.shape[d];
+      stride *= c.in_shape[d];
+    }
+    y.push_back(static_cast<double>(x[static_cast<std::size_t>(at)]));
+    dx[static_cast<std::size_t>(at)] += static_cast<double>(dy[static_cast<std::size_t>(i)]);
+  }
+  expect_close(got[0], y, 0, "pad_border");
+  expect_close(got[1], dx, tolerance, "pad_border_backward");
+}
+
+TEST(CudaPadBorder, VectorsAndEveryBorder) {
+  struct Case {
+    const char* name;
+    pad_border_config config;  // of every mode
+    std::size_t misplaced;
+  };
+  const std::vector<Case> cases = {
+      {"NHWC", {.rank = 3, .shape = {2, 7, 6}, .in_shape = {2, 4, 3}, .before = {0, 2, 1}, .inner = 8, .mode = 0}, 0},
+      {"NHWC, misplaced",
+       {.rank = 3, .shape = {2, 7, 6}, .in_shape = {2, 4, 3}, .before = {0, 2, 1}, .inner = 8, .mode = 0},
+       1},
+      {"NCHW",
+       {.rank = 4, .shape = {2, 2, 9, 11}, .in_shape = {2, 2, 5, 6}, .before = {0, 0, 3, 2}, .inner = 1, .mode = 0},
+       0},
+      {"far", {.rank = 1, .shape = {13}, .in_shape = {5}, .before = {4}, .inner = 1, .mode = 0}, 0},
+      {"cut off", {.rank = 2, .shape = {4, 5}, .in_shape = {6, 7}, .before = {-1, -2}, .inner = 4, .mode = 0}, 0},
+      {"cut off before, new behind",
+       {.rank = 1, .shape = {8}, .in_shape = {7}, .before = {-2}, .inner = 1, .mode = 0},
+       0},
+      {"cut off behind, new before",
+       {.rank = 1, .shape = {6}, .in_shape = {7}, .before = {3}, .inner = 1, .mode = 0},
+       0},
+      {"nothing", {.rank = 2, .shape = {0, 6}, .in_shape = {0, 4}, .before = {0, 1}, .inner = 2, .mode = 0}, 0},
+  };
+  for (Case c : cases)
+    for (const std::int64_t mode : {kPadReflect, kPadReplicate, kPadCircular}) {
+      SCOPED_TRACE(std::string(c.name) + ", mode " + std::to_string(mode));
+      c.config.mode = mode;
+      expect_borders<float>(c.config, c.misplaced, tolerance_of::cuda_elementwise.f32);
+      expect_borders<double>(c.config, c.misplaced, 1e-14);
+    }
+  expect_borders<float>({.rank = 2, .shape = {7, 3}, .in_shape = {1, 1}, .before = {2, 0}, .inner = 4, .mode = 1}, 0,
+                        tolerance_of::cuda_elementwise.f32);
+}
+
+// ---- resampling -----------------------------------------------------------------------------------------------------
+
+template <class T>
+void expect_resampled(const resample_config& c, std::size_t misplaced, double tolerance) {
+  SCOPED_TRACE("mode " + std::to_string(c.mode) + ", " + std::to_string(c.in) + " to " + std::to_string(c.out));
+  const std::int64_t inputs = c.outer * c.in * c.inner, outputs = c.outer * c.out * c.inner;
+  const auto x = numbers<T>(inputs, 1), dy = numbers<T>(outputs, 2);
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    T *y = memory.out<T>(outputs, misplaced), *dx = memory.out<T>(inputs, misplaced);
+    resample(context, c, y, memory.in(x, misplaced));
+    resample_backward(context, c, dx, memory.in(dy, misplaced));
+    context.synchronize();
+    memory.result(y, outputs);
+    memory.result(dx, inputs);
+  });
+  std::vector<double> y(static_cast<std::size_t>(outputs), 0.0), dx(static_cast<std::size_t>(inputs), 0.0);
+  for (std::int64_t i = 0; i < outputs; ++i) {
+    const resample_taps taps = resample_taps_of(c, i / c.inner % c.out);
+    for (std::int64_t k = 0; k < taps.count; ++k) {
+      const std::int64_t at = std::clamp<std::int64_t>(taps.first + k, 0, c.in - 1);
+      const auto from = static_cast<std::size_t>((i / c.inner / c.out * c.in + at) * c.inner + i % c.inner);
+      const double weight = taps.weights[c.mode == kResampleArea ? 0 : k];
+      y[static_cast<std::size_t>(i)] += weight * static_cast<double>(x[from]);
+      dx[from] += weight * static_cast<double>(dy[static_cast<std::size_t>(i)]);
+    }
+  }
+  expect_close(got[0], y, tolerance, "resample");
+  expect_close(got[1], dx, tolerance, "resample_backward");
+}
+
+TEST(CudaResample, VectorsAndFactors) {
+  struct Sizes {
+    std::int64_t in, out, inner;
+    std::size_t misplaced;
+  };
+  for (std::int64_t mode = kResampleNearest; mode <= kResampleArea; ++mode)
+    for (const bool align : {false, true})
+      for (const auto& [in, out, inner, misplaced] : {Sizes{5, 10, 8, 0}, Sizes{5, 10, 8, 1}, Sizes{3, 47, 4, 0},
+                                                      Sizes{40, 7, 1, 0}, Sizes{13, 29, 1, 0}, Sizes{2, 1, 6, 0}}) {
+        resample_config c{.outer = 2,
+                          .in = in,
+                          .out = out,
+                          .inner = inner,
+                          .mode = mode,
+                          .align_corners = align,
+                          .scale = static_cast<double>(in) / static_cast<double>(out)};
+        expect_resampled<float>(c, misplaced, tolerance_of::cuda_softmax.f32);
+        c.scale *= 1.07;  // as a factor may say that the caller gave
+        expect_resampled<double>(c, misplaced, 1e-12);
+      }
 }
 
 }  // namespace
