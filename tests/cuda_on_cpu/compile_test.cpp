@@ -109,7 +109,7 @@ const std::vector<Case>& cases() {
       {"clip_factor",
        {"clip_terms_kernel<sum_of, clip_power, float>", "clip_terms_kernel<maximum_of, clip_magnitude, double>",
         "clip_factor_kernel<sum_of, float>"}},
-      {"concat", {"concat_kernel<float>"}},
+      {"concat", {"concat_kernel<4, std::int32_t, std::uint32_t>", "concat_kernel<1, std::int64_t, uint4>"}},
       {"pad", {"pad_kernel<4, std::int32_t, std::uint32_t>", "pad_kernel<1, std::int64_t, uint4>"}},
       {"pad_border",
        {"pad_kernel<1, std::int32_t, uint4>", "pad_border_backward_kernel<4, std::int32_t, float>",
@@ -119,16 +119,32 @@ const std::vector<Case>& cases() {
         "resample_kernel<4, 1, 4, std::int32_t, float>", "resample_backward_kernel<4, std::int32_t, float>",
         "resample_backward_kernel<1, std::int64_t, double>"}},
       {"index",
-       {"gather_kernel<float>", "gather_kernel<std::int64_t>", "gather_kernel<bool>", "gather_copy_kernel<float>",
-        "scatter_kernel<true, float>", "scatter_kernel<false, std::int64_t>", "index_select_kernel<float>",
-        "index_add_kernel<double>", "one_hot_kernel<std::int64_t>"}},
+       {"gather_kernel<4, std::int32_t, float>", "gather_kernel<1, std::int64_t, std::int64_t>",
+        "gather_kernel<1, std::int32_t, bool>", "scatter_kernel<true, std::int32_t, float>",
+        "scatter_kernel<false, std::int64_t, std::int64_t>",
+        "scatter_sorted_kernel<true, std::uint64_t, std::int32_t, float>",
+        "scatter_sorted_kernel<false, wide_sort_entry, std::int64_t, double>",
+        "sort_tiles_kernel<std::uint64_t, scatter_places<std::uint64_t, std::int32_t>, sort_runs<std::uint64_t>>",
+        "sort_tiles_kernel<wide_sort_entry, index_rows<wide_sort_entry>, sort_runs<wide_sort_entry>>",
+        "index_select_kernel<4, std::int32_t, uint4>", "index_add_kernel<4, 4, std::uint64_t, std::int32_t, float>",
+        "index_add_kernel<1, 32, wide_sort_entry, std::int64_t, double>",
+        "one_hot_kernel<4, std::int32_t, std::int64_t>"}},
       {"random",
        {"random_uniform_kernel<std::int64_t, float>", "random_uniform_kernel<const std::int64_t*, float>",
         "random_normal_kernel<std::int64_t, float>", "random_normal_kernel<const std::int64_t*, double>",
         "dropout_kernel<std::int64_t, float>"}},
-      {"causal_mask", {"causal_mask_kernel<float>"}},
-      {"scan", {"scan_kernel<false, float>", "scan_kernel<true, std::int64_t>", "cumprod_backward_kernel<float>"}},
-      {"sort", {"sort_kernel<float>", "sort_kernel<std::int64_t>", "sort_backward_kernel<float>"}},
+      {"causal_mask", {"causal_mask_kernel<4, std::int32_t, float>"}},
+      {"scan",
+       {"scan_kernel<false, std::int32_t, float>", "scan_kernel<true, std::int64_t, std::int64_t>",
+        "cumsum_pieces_kernel<true, float>", "cumsum_pieces_kernel<false, std::int32_t>",
+        "cumprod_backward_kernel<float>"}},
+      {"sort",
+       {"sort_tiles_kernel<std::uint64_t, sort_source<std::uint64_t, std::int32_t, float>, "
+        "sort_sink<std::uint64_t, std::int32_t, float>>",
+        "sort_tiles_kernel<wide_sort_entry, sort_source<wide_sort_entry, std::int64_t, std::int64_t>, "
+        "sort_runs<wide_sort_entry>>",
+        "sort_merge_kernel<std::uint64_t, sort_sink<std::uint64_t, std::int32_t, float>>",
+        "sort_merge_kernel<wide_sort_entry, sort_runs<wide_sort_entry>>", "sort_backward_kernel<std::int32_t, float>"}},
       {"arange", {"arange_kernel<float>", "arange_kernel<std::int64_t>"}},
       {"size", {"size_kernel<float>", "size_kernel<std::int64_t>"}},
       {"reduce",
@@ -157,7 +173,8 @@ const std::vector<Case>& cases() {
         "recurrent_backward_kernel<4, double>", "recurrent_copy_kernel<float>"}},
       {"group_norm",
        {"group_norm_kernel<float>", "group_norm_backward_kernel<float>", "group_norm_gradient_sums_kernel<double>"}},
-      {"fold_batch_norm", {"fold_batch_norm_kernel<float>", "fold_batch_norm_kernel<double>"}},
+      {"fold_batch_norm",
+       {"fold_batch_norm_kernel<4, std::int32_t, float>", "fold_batch_norm_kernel<1, std::int64_t, double>"}},
       {"pool2d",
        {"max_pool2d_kernel<4, 9, std::int32_t, float>", "max_pool2d_kernel<1, 4, std::int64_t, double>",
         "max_pool2d_backward_kernel<4, std::int32_t, float>", "avg_pool2d_kernel<2, 4, std::int32_t, double>",
@@ -206,8 +223,8 @@ TEST(CudaCompile, EveryHeaderIsCompiled) {
     bool found = false;
     for (const Case& c : cases()) found = found || name == c.header;
     // Headers of parts, compiled with the kernels that use them.
-    for (const char* part :
-         {"access", "context", "block", "moments", "tensor_list", "scalar_math", "cublas_lt", "cudnn", "mirror"})
+    for (const char* part : {"access", "key_sort", "context", "block", "moments", "tensor_list", "scalar_math",
+                             "cublas_lt", "cudnn", "mirror"})
       found = found || name == part;
     if (!found) missing.push_back(name);
   }
