@@ -16,14 +16,18 @@ struct Execution {
   bool on_device = false;
   std::int64_t threads = 0;  ///< 0: one for each processor
   std::int64_t device = 0;
+  bool no_cuda_graph = false;
 
   void add_option(Arguments& arguments) {
     if (on_device) {
       arguments.integer("device", device, 0, 4095, "N", "the CUDA device to compute on");
+      arguments.flag("no-cuda-graph", no_cuda_graph,
+                     "give the device each call by itself, instead of all as one recorded graph");
       arguments.refuse("threads", "all work is the CUDA device's; --device N chooses which");
     } else {
       arguments.integer("threads", threads, 0, 4096, "N", "0: one for each processor");
-      arguments.refuse("device", "the program was emitted for the processor (emit with --target cuda for a device)");
+      for (const char* option : {"device", "no-cuda-graph"})
+        arguments.refuse(option, "the program was emitted for the processor (emit with --target cuda for a device)");
     }
   }
   /// "threads" or "device", for reports.

@@ -244,6 +244,7 @@ void start(InferenceModel& model, const Options& options, bool weights_needed) {
                 "none");
   }
   model.start(options.execution.number(), path);
+  if (options.execution.no_cuda_graph) model.use_cuda_graph(false);
 }
 
 /// What is neither of samples nor shared by all of them is a whole call's: a sum over the batch, or rows in another

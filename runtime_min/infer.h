@@ -55,6 +55,8 @@ class InferenceModel {
   /// the device's number, from 0. `weights` is a path, empty when the program found no file and none was asked for: a
   /// model without weights, or a benchmark, whose weights are then all zero.
   virtual void start(int threads, const std::string& weights) = 0;
+  /// Called after start(), of a model on a device alone: whether it records its calls as a CUDA graph, as it does.
+  virtual void use_cuda_graph(bool /* on */) {}
   /// What the symbols of the description stand for in the calls that follow; the largest before.
   virtual void resize(const std::int64_t* /* sizes */) {}
   /// Inputs and outputs in the order of the description, 64-byte aligned, `batch` samples each.

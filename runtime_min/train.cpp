@@ -157,6 +157,7 @@ class Trainer {
 
 void Trainer::start() {
   model_.start(options_.execution.number());
+  if (options_.execution.no_cuda_graph) model_.use_cuda_graph(false);
   weights_ = model_.weights();
   states_ = model_.states();
   groups_ = description_.groups;

@@ -84,6 +84,8 @@ class TrainableModel {
   /// Allocates everything. Called once, after the options have been read and before anything below. `threads` is 1 or
   /// more; of a model on a device it is the device's number, from 0.
   virtual void start(int threads) = 0;
+  /// Called after start(), of a model on a device alone: whether it records its calls as a CUDA graph, as it does.
+  virtual void use_cuda_graph(bool /* on */) {}
   /// Parameters and buffers, in the weights file and in checkpoints. The memory stays where it is.
   virtual std::vector<Variable> weights() = 0;
   /// Optimizer state, in checkpoints only; all zero bits in a new run.

@@ -163,7 +163,7 @@ class Builder {
     out_.headers = style_.program_headers;
     out_.headers.push_back(style_.scalar_math);
     out_.headers.push_back("kernels/config/device.h");
-    if (!style_.api_header.empty()) out_.headers.push_back(style_.api_header);
+    out_.headers.insert(out_.headers.end(), style_.api_headers.begin(), style_.api_headers.end());
     write_calls();
     signature();
     note_names();
@@ -257,7 +257,9 @@ class Builder {
       d["size_bounds"].push_back({{"size", values_.dimension(bound.size)},
                                   {"name", bound.size.to_string()},
                                   {"least", fmt::format("{}", bound.least)}});
+    std::vector<std::string> identifiers;
     for (const Symbol& s : values_.symbols()) {
+      identifiers.push_back(s.identifier);
       d["symbols"].push_back({{"identifier", s.identifier},
                               {"least", fmt::format("{}", rules.find(s.name)->least)},
                               {"given_least", fmt::format("{}", s.least)},
@@ -304,6 +306,7 @@ class Builder {
     d["parameters"] = join(parameters);
     d["c_parameters"] = join(c_parameters);
     d["argument_names"] = join(names);
+    d["symbol_list"] = join(identifiers);
     d["output_parameters"] = join(outputs);
     d["c_output_parameters"] = join(c_outputs);
     d["output_names"] = join(output_names);

@@ -42,7 +42,7 @@ struct TargetStyle {
   std::string execution_type = "Threads&", execution_name = "threads";
   std::vector<std::string> program_headers = {};  ///< kernels' files that program.h includes
   std::string scalar_math = "";                   ///< the file of what functors call
-  std::string api_header = "";                    ///< what model_api.* includes besides
+  std::vector<std::string> api_headers = {};      ///< what model_api.* includes besides
   std::string predictions_header = "";            ///< the file of the largest score of a row; empty: scores are read
   std::vector<TargetLibrary> libraries = {};      ///< in the order of linking
   std::string needs = "";                         ///< "nothing but a C++20 compiler ..."

@@ -35,13 +35,33 @@ struct adafactor_list {
   }
 };
 
-/// What a step computes once.
+/// What a step computes once, by one thread of each block: its number and the rate lie on the device.
 template <class T>
 struct adafactor_step {
   double eps1, eps2, d, rho;
   T weight, least, shrink;
   bool maximize;
 };
+
+/// Every thread of the block calls it.
+template <class T>
+__device__ inline adafactor_step<T> adafactor_at_step(const adafactor_config& config, const double* lr,
+                                                      const std::int64_t* step) {
+  __shared__ adafactor_step<T> numbers;
+  if (threadIdx.x == 0) {
+    const double slowing = 1 / math::sqrt(static_cast<double>(*step));
+    numbers.eps1 = config.eps1;
+    numbers.eps2 = config.eps2;
+    numbers.d = config.d;
+    numbers.rho = slowing < *lr ? slowing : *lr;
+    numbers.weight = static_cast<T>(math::pow(static_cast<double>(*step), config.beta2_decay));
+    numbers.least = static_cast<T>(config.eps1 * config.eps1);
+    numbers.shrink = static_cast<T>(1 - *lr * config.weight_decay);
+    numbers.maximize = config.maximize;
+  }
+  __syncthreads();
+  return numbers;
+}
 
 /// mean + weight (square - mean), from the nearer one: in the first step the weight is 1.
 template <class T>
@@ -79,7 +99,9 @@ __device__ inline void add_squares(const adafactor_list<T>& list, const Element&
 
 /// The means of rows, a block each in turn, or of elements; and the parameter's squares.
 template <class T>
-__global__ void adafactor_rows_kernel(adafactor_list<T> list, adafactor_step<T> step) {
+__global__ void adafactor_rows_kernel(adafactor_list<T> list, adafactor_config config, const double* lr,
+                                      const std::int64_t* number) {
+  const adafactor_step<T> step = adafactor_at_step<T>(config, lr, number);
   const unsigned t = blockIdx.y;
   const T* const grad = list.grads[t];
   if (list.row_vars[t] == nullptr) {
@@ -104,7 +126,9 @@ __global__ void adafactor_rows_kernel(adafactor_list<T> list, adafactor_step<T> 
 
 /// The means of columns, a thread each.
 template <class T>
-__global__ void adafactor_columns_kernel(adafactor_list<T> list, adafactor_step<T> step) {
+__global__ void adafactor_columns_kernel(adafactor_list<T> list, adafactor_config config, const double* lr,
+                                         const std::int64_t* number) {
+  const adafactor_step<T> step = adafactor_at_step<T>(config, lr, number);
   const unsigned t = blockIdx.y;
   if (list.row_vars[t] == nullptr) return;
   const std::int64_t rows = list.rows[t], columns = list.columns[t];
@@ -135,12 +159,16 @@ __global__ void adafactor_means_kernel(adafactor_list<T> list) {
 }
 
 template <class T>
-__global__ void adafactor_changes_kernel(adafactor_list<T> list, adafactor_step<T> step) {
+__global__ void adafactor_changes_kernel(adafactor_list<T> list, adafactor_config config, const double* lr,
+                                         const std::int64_t* number) {
+  const adafactor_step<T> step = adafactor_at_step<T>(config, lr, number);
   add_squares<1>(list, [&](std::int64_t i) { return adafactor_change(list, step, i); });
 }
 
 template <class T>
-__global__ void adafactor_apply_kernel(adafactor_list<T> list, adafactor_step<T> step) {
+__global__ void adafactor_apply_kernel(adafactor_list<T> list, adafactor_config config, const double* lr,
+                                       const std::int64_t* number) {
+  const adafactor_step<T> step = adafactor_at_step<T>(config, lr, number);
   const unsigned t = blockIdx.y;
   const double* const sums = list.sums + 2 * static_cast<std::int64_t>(t) * gridDim.x;
   double of_parameter = 0, of_changes = 0;
@@ -161,23 +189,12 @@ __global__ void adafactor_apply_kernel(adafactor_list<T> list, adafactor_step<T>
 
 #ifndef __CUDACC_RTC__
 
-/// `step` counts from 1.
+/// `lr` and `step`, which counts from 1, lie on the device.
 template <class T>
 void adafactor(CudaContext& context, const adafactor_config& config, std::int64_t count, T* const* params,
                const plain_t<T>* const* grads, plain_t<T>* const* row_vars, plain_t<T>* const* col_vars,
-               plain_t<T>* const* variances, const std::int64_t* sizes, double lr, std::int64_t step) {
+               plain_t<T>* const* variances, const std::int64_t* sizes, const double* lr, const std::int64_t* step) {
   using List = adafactor_list<T>;
-  const double slowing = 1 / math::sqrt(static_cast<double>(step));
-  const adafactor_step<T> numbers{
-      .eps1 = config.eps1,
-      .eps2 = config.eps2,
-      .d = config.d,
-      .rho = slowing < lr ? slowing : lr,
-      .weight = static_cast<T>(math::pow(static_cast<double>(step), config.beta2_decay)),
-      .least = static_cast<T>(config.eps1 * config.eps1),
-      .shrink = static_cast<T>(1 - lr * config.weight_decay),
-      .maximize = config.maximize,
-  };
   for (std::int64_t first = 0; first < count; first += List::kTensors) {
     List list{};
     const std::int64_t tensors = count - first < List::kTensors ? count - first : List::kTensors;
@@ -207,11 +224,11 @@ void adafactor(CudaContext& context, const adafactor_config& config, std::int64_
       list.means[t] = workspace;
       workspace += list.matrices[t];
     }
-    launch(context, "adafactor_rows", &adafactor_rows_kernel<T>, shape, list, numbers);
-    launch(context, "adafactor_columns", &adafactor_columns_kernel<T>, shape, list, numbers);
+    launch(context, "adafactor_rows", &adafactor_rows_kernel<T>, shape, list, config, lr, step);
+    launch(context, "adafactor_columns", &adafactor_columns_kernel<T>, shape, list, config, lr, step);
     launch(context, "adafactor_means", &adafactor_means_kernel<T>, shape, list);
-    launch(context, "adafactor_changes", &adafactor_changes_kernel<T>, shape, list, numbers);
-    launch(context, "adafactor", &adafactor_apply_kernel<T>, shape, list, numbers);
+    launch(context, "adafactor_changes", &adafactor_changes_kernel<T>, shape, list, config, lr, step);
+    launch(context, "adafactor", &adafactor_apply_kernel<T>, shape, list, config, lr, step);
   }
 }
 

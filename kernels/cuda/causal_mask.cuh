@@ -1,25 +1,43 @@
 // causal_mask: y[queries, keys] = 0 where key <= query, -infinity elsewhere.
 //
 //   causal_mask(context, causal_mask_config{.queries = 128, .keys = 128}, y);
+//
+// y is written once, 16 bytes a thread where rows come in such.
 #pragma once
 
 #include "../config/causal_mask.h"
+#include "access.cuh"
 #include "block.cuh"
-#include "context.cuh"
 
 namespace graven::kernels {
 
-template <class T>
-__global__ void causal_mask_kernel(causal_mask_config config, T* y) {
-  for (std::int64_t i = first_item(); i < config.queries * config.keys; i += item_stride())
-    y[i] = i % config.keys <= i / config.keys ? T(0) : smallest<T>();
+/// V elements an item; `items`: of a row.
+template <int V, class Index, class T>
+__global__ void causal_mask_kernel(Index n, divider<Index> items, T* y) {
+  for (Index i = static_cast<Index>(first_item()); i < n; i += static_cast<Index>(item_stride())) {
+    const Index query = items.quotient(i), key = (i - query * items.divisor) * V;
+    T values[V];
+#pragma unroll
+    for (int v = 0; v < V; ++v) values[v] = key + v <= query ? T(0) : smallest<T>();
+    store_vector(y + i * V, values);
+  }
 }
 
 #ifndef __CUDACC_RTC__
 
 template <class T>
 void causal_mask(CudaContext& context, const causal_mask_config& config, T* y) {
-  launch(context, "causal_mask", &causal_mask_kernel<T>, launch_shape(config.queries * config.keys), config, y);
+  const auto start = [&]<int V, class Index>() {
+    const std::int64_t n = config.queries * config.keys / V;
+    launch(context, "causal_mask", &causal_mask_kernel<V, Index, T>, launch_shape(n), n,
+           divider_of<Index>(config.keys / V), y);
+  };
+  with_index(config.queries * config.keys, [&]<class Index>() {
+    if (takes_vectors<T>(config.keys, y))
+      start.template operator()<vector_width<T>, Index>();
+    else
+      start.template operator()<1, Index>();
+  });
 }
 
 #endif  // __CUDACC_RTC__

@@ -11,8 +11,8 @@
 //     if (at.stores()) ...
 //   }
 //
-// A block is lanes x lines x groups of threads, each a power of 2: lanes lie side by side in a row (128 bytes of it
-// where there are many lines), lines take one row in turn each, groups one matrix each. Lines are joined in halves
+// A block is lanes x lines x groups of threads, each a power of 2: lanes lie side by side in a row (64 or 128 bytes of
+// it where there are many lines), lines take one row in turn each, groups one matrix each. Lines are joined in halves
 // through shared memory. Long columns are cut into pieces of `piece_rows`, each of which leaves a result of its own.
 // Lines and pieces depend on the sizes alone: so does the order of a sum.
 #pragma once
@@ -223,6 +223,8 @@ constexpr column_cut cut_columns(std::int64_t outer, std::int64_t rows, std::int
   cut.lane_bits = across < 5 ? across : 5;
   if ((width > 1 || one_piece) && cut.lane_bits > 3) cut.lane_bits = 3;
   const std::int64_t blocks = outer * detail::divide_up(columns, std::int64_t{width} << cut.lane_bits);
+  // 64 bytes of a row where that makes more blocks of what is one piece.
+  if (width > 1 && cut.lane_bits == 3 && rows <= 1024 && blocks < 66) cut.lane_bits = 2;
   std::int64_t pieces = 1;
   if (!one_piece && rows > 1024 && blocks > 0) {
     pieces = rows / 256;

@@ -173,6 +173,8 @@ class CudaContext {
   }
   /// Whether calls are to do without the device's work.
   bool rehearses() const { return rehearses_; }
+  /// Changes when the workspace moves: what was recorded before knows another one.
+  int workspace_version() const { return workspace_version_; }
 
   /// A library's handles, made when first asked for. `Library` has `static constexpr int slot` (0 to 3) and a
   /// constructor from the stream.
@@ -189,6 +191,7 @@ class CudaContext {
     synchronize();
     workspace_ = DeviceBuffer();
     workspace_ = DeviceBuffer(bytes);
+    ++workspace_version_;
   }
 
   static constexpr int kLibraries = 4;
@@ -197,6 +200,7 @@ class CudaContext {
   DeviceBuffer workspace_;
   std::size_t rehearsed_bytes_ = 0;
   bool rehearses_ = false;
+  int workspace_version_ = 0;
   std::shared_ptr<void> libraries_[kLibraries];
 };
 

@@ -7,6 +7,11 @@
 //   index_add(context, index_select_config{.outer = 1, .size = 50257, .inner = 768, .count = 1024}, y, x, index, base);
 //   one_hot(context, one_hot_config{.rows = 64, .classes = 10}, y, index);
 //
+// What is read and written moves at the speed of memory, rows 16 bytes a thread where they come in such. index_add
+// first sorts its index (key_sort.cuh), so that what is added to one row lies side by side: a thread adds up one item
+// of one row, in the order of the index, and the work grows with count * inner, beside what fills y. scatter and
+// scatter_add give a line along dim to a thread; of few and long lines they sort all places likewise.
+//
 // Sums are in the order of the index: what may meet in one place is added by one thread; of several written to one
 // place the last stays. y may be x in scatter and scatter_add, and base, which may be absent, in index_add. An index
 // outside of its dimension reads NaN (0 of integers) and writes nothing: a device cannot throw.
@@ -14,137 +19,288 @@
 
 #include "../config/index.h"
 #include "../cpu/dtype.h"
-#include "context.cuh"
 #include "elementwise.cuh"
+#include "key_sort.cuh"
+#include "strided_copy.cuh"
 
 namespace graven::kernels {
 
-/// Where a line along dim begins in the tensor that is indexed and in the index, and how far its elements lie apart
-/// there.
-struct gather_line {
-  std::int64_t x = 0, x_step = 1, index = 0, index_step = 1;
-};
-__device__ inline gather_line line_of(const gather_config& config, std::int64_t line) {
-  gather_line result;
-  std::int64_t x_stride = 1, stride = 1;
-  for (std::int64_t d = config.rank - 1; d >= 0; --d) {
-    if (d == config.dim) {
-      result.x_step = x_stride;
-      result.index_step = stride;
-    } else {
-      const std::int64_t rest = line / config.shape[d], at = line - rest * config.shape[d];
-      result.x += at * x_stride;
-      result.index += at * stride;
-      line = rest;
-    }
-    x_stride *= config.x_shape[d];
-    stride *= config.shape[d];
-  }
-  return result;
-}
-
 template <class T>
-__device__ inline T unread() {
+GRAVEN_DEVICE inline T unread() {
   if constexpr (static_cast<T>(0.5) == 0.5)
     return static_cast<T>(__builtin_nan(""));
   else
     return T(0);
 }
 
-template <class T>
-__global__ void gather_kernel(std::int64_t lines, gather_config config, T* y, const T* x, const std::int64_t* index) {
-  const std::int64_t length = config.shape[config.dim], size = config.x_shape[config.dim];
-  for (std::int64_t i = first_item(); i < lines * length; i += item_stride()) {
-    const gather_line line = line_of(config, i / length);
-    const std::int64_t at = line.index + i % length * line.index_step, from = index[at];
-    y[at] = from >= 0 && from < size ? x[line.x + from * line.x_step] : unread<T>();
-  }
+/// `view`: where an element of the index points to in x, but for `step` times what the index says.
+template <int Items, class Index, class T>
+__global__ void gather_kernel(Index n, strided_view<Index> view, Index step, std::int64_t size, T* __restrict__ y,
+                              const T* __restrict__ x, const std::int64_t* __restrict__ index) {
+  for_items<Items, T>(
+      n,
+      [&](Index i) {
+        const std::int64_t from = index[i];
+        return from >= 0 && from < size ? x[strided_place(view, i) + static_cast<Index>(from) * step] : unread<T>();
+      },
+      [&](Index i, T value) { y[i] = value; });
 }
 
-template <class T>
-__global__ void gather_copy_kernel(std::int64_t n, T* y, const T* x) {
-  for (std::int64_t i = first_item(); i < n; i += item_stride()) y[i] = x[i];
-}
-
-template <bool Add, class T>
-__global__ void scatter_kernel(std::int64_t lines, gather_config config, T* y, const std::int64_t* index,
+/// A thread a line along dim: of `length` elements, `index_step` apart in the index, for places `x_step` apart in y.
+template <bool Add, class Index, class T>
+__global__ void scatter_kernel(Index lines, strided_view<Index> index_view, strided_view<Index> x_view, Index length,
+                               Index index_step, Index x_step, std::int64_t size, T* y, const std::int64_t* index,
                                const T* source) {
-  const std::int64_t length = config.shape[config.dim], size = config.x_shape[config.dim];
-  for (std::int64_t i = first_item(); i < lines; i += item_stride()) {
-    const gather_line line = line_of(config, i);
-    for (std::int64_t k = 0; k < length; ++k) {
-      const std::int64_t at = line.index + k * line.index_step, to = index[at];
-      if (to < 0 || to >= size) continue;
-      T& place = y[line.x + to * line.x_step];
-      place = Add ? static_cast<T>(wrapping_t<T>(place) + wrapping_t<T>(source[at])) : source[at];
+  for (Index line = static_cast<Index>(first_item()); line < lines; line += static_cast<Index>(item_stride())) {
+    const Index first = strided_place(index_view, line);
+    T* const to = y + strided_place(x_view, line);
+    for (Index k = 0; k < length; ++k) {
+      const Index at = first + k * index_step;
+      const std::int64_t place = index[at];
+      if (place < 0 || place >= size) continue;
+      T& target = to[static_cast<Index>(place) * x_step];
+      target = Add ? static_cast<T>(wrapping_t<T>(target) + wrapping_t<T>(source[at])) : source[at];
     }
   }
 }
 
-template <class T>
-__global__ void index_select_kernel(index_select_config config, T* y, const T* x, const std::int64_t* index) {
-  const std::int64_t n = config.outer * config.count * config.inner;
-  for (std::int64_t at = first_item(); at < n; at += item_stride()) {
-    const std::int64_t i = at % config.inner, k = at / config.inner % config.count,
-                       o = at / config.inner / config.count, from = index[k];
-    y[at] = from >= 0 && from < config.size ? x[(o * config.size + from) * config.inner + i] : unread<T>();
-  }
-}
+/// Places in y as keys: those of an index along dim.
+template <class Entry, class Index>
+struct scatter_places {
+  const std::int64_t* data;
+  strided_view<Index> view;
+  Index step;
+  std::int64_t size;
 
-/// The rows of y are dealt out to `hands`, and a thread adds what comes to one column of one hand: it reads the whole
-/// index, and x where it is for it.
-template <class T>
-__global__ void index_add_kernel(index_select_config config, std::int64_t hands, T* y, const T* x,
-                                 const std::int64_t* index) {
-  for (std::int64_t item = first_item(); item < hands * config.outer * config.inner; item += item_stride()) {
-    const std::int64_t i = item % config.inner, o = item / config.inner % config.outer,
-                       hand = item / config.inner / config.outer;
-    for (std::int64_t k = 0; k < config.count; ++k) {
-      const std::int64_t to = index[k];
-      if (to < 0 || to >= config.size || to % hands != hand || to == config.skipped) continue;
-      T& place = y[(o * config.size + to) * config.inner + i];
-      place = static_cast<T>(wrapping_t<T>(place) + wrapping_t<T>(x[(o * config.count + k) * config.inner + i]));
+  __device__ Entry entry(std::int64_t, std::int64_t i) const {
+    const std::int64_t to = data[i];
+    const std::uint64_t key =
+        to >= 0 && to < size
+            ? static_cast<std::uint64_t>(strided_place(view, static_cast<Index>(i)) + static_cast<Index>(to) * step)
+            : sort_last_key<Entry>::value;
+    return sort_entry<Entry>(key, static_cast<std::uint64_t>(i));
+  }
+};
+/// Rows of y as keys: an index of them, without what is skipped.
+template <class Entry>
+struct index_rows {
+  const std::int64_t* data;
+  std::int64_t size, skipped;
+
+  __device__ Entry entry(std::int64_t, std::int64_t k) const {
+    const std::int64_t to = data[k];
+    const bool counts = to >= 0 && to < size && to != skipped;
+    return sort_entry<Entry>(counts ? static_cast<std::uint64_t>(to) : sort_last_key<Entry>::value,
+                             static_cast<std::uint64_t>(k));
+  }
+};
+
+/// The sorted entries that have one key, from `first` on, in groups of `Chunk`: load(k, position) of all, then
+/// use(k).
+template <int Chunk, class Entry, class Index, class Load, class Use>
+__device__ inline void for_same_key(const Entry* sorted, Index count, Index first, std::uint64_t key, Load load,
+                                    Use use) {
+  for (Index from = first; from < count; from += Chunk) {
+    bool same[Chunk];
+    Index positions[Chunk];
+#pragma unroll
+    for (int k = 0; k < Chunk; ++k) {
+      // Behind the last entry it is loaded again: without a condition all loads are under way at once.
+      const Entry entry = sorted[from + k < count ? from + k : count - 1];
+      same[k] = from + k < count && sort_key(entry) == key;
+      positions[k] = static_cast<Index>(sort_position(entry));
     }
+#pragma unroll
+    for (int k = 0; k < Chunk; ++k)
+      if (same[k]) load(k, positions[k]);
+#pragma unroll
+    for (int k = 0; k < Chunk; ++k)
+      if (same[k]) use(k);
+    if (!same[Chunk - 1]) return;
+  }
+}
+/// Whether entry `s` is the first of its key, and that one is to be written.
+template <class Entry, class Index>
+__device__ inline bool is_first_of_key(const Entry* sorted, Index s) {
+  const std::uint64_t key = sort_key(sorted[s]);
+  return key != sort_last_key<Entry>::value && (s == 0 || sort_key(sorted[s - 1]) != key);
+}
+
+/// One thread a place that is written: the first entry of its key.
+template <bool Add, class Entry, class Index, class T>
+__global__ void scatter_sorted_kernel(Index count, const Entry* __restrict__ sorted, T* y, const T* source) {
+  constexpr int kChunk = 8;
+  for (Index s = static_cast<Index>(first_item()); s < count; s += static_cast<Index>(item_stride())) {
+    if (!is_first_of_key(sorted, s)) continue;
+    const std::uint64_t key = sort_key(sorted[s]);
+    T values[kChunk] = {};
+    auto sum = static_cast<wrapping_t<T>>(y[key]);
+    for_same_key<kChunk>(
+        sorted, count, s, key, [&](int k, Index position) { values[k] = source[position]; },
+        [&](int k) {
+          sum = Add ? static_cast<wrapping_t<T>>(sum + wrapping_t<T>(values[k])) : wrapping_t<T>(values[k]);
+        });
+    y[key] = static_cast<T>(sum);
   }
 }
 
-template <class T>
-__global__ void one_hot_kernel(one_hot_config config, T* y, const std::int64_t* index) {
-  for (std::int64_t i = first_item(); i < config.rows * config.classes; i += item_stride())
-    y[i] = static_cast<T>(index[i / config.classes] == i % config.classes ? 1 : 0);
+/// `Unit`: an element of a row or 16 bytes of them; `units` of them are a row, `count` rows are selected of `size`.
+template <int Items, class Index, class Unit>
+__global__ void index_select_kernel(Index n, divider<Index> units, divider<Index> count, std::int64_t size,
+                                    Unit unread_unit, Unit* __restrict__ y, const Unit* __restrict__ x,
+                                    const std::int64_t* __restrict__ index) {
+  for_items<Items, Unit>(
+      n,
+      [&](Index i) {
+        const Index row = units.quotient(i), outer = count.quotient(row);
+        const std::int64_t from = index[row - outer * count.divisor];
+        Unit value = unread_unit;
+        if (from >= 0 && from < size)
+          value = x[(outer * static_cast<Index>(size) + static_cast<Index>(from)) * units.divisor + i -
+                    row * units.divisor];
+        return value;
+      },
+      [&](Index i, const Unit& value) { y[i] = value; });
+}
+
+/// An item is V elements of the row of a sorted entry; those of the first entry of a row add up all of the row's.
+template <int V, int Chunk, class Entry, class Index, class T>
+__global__ void index_add_kernel(Index n, divider<Index> units, divider<Index> outers, Index size, Index count,
+                                 const Entry* __restrict__ sorted, T* y, const T* __restrict__ x) {
+  for (Index i = static_cast<Index>(first_item()); i < n; i += static_cast<Index>(item_stride())) {
+    const Index line = units.quotient(i), s = outers.quotient(line), outer = line - s * outers.divisor;
+    if (!is_first_of_key(sorted, s)) continue;
+    const Index inner = units.divisor * V, column = (i - line * units.divisor) * V;
+    const std::uint64_t key = sort_key(sorted[s]);
+    T* const place = y + (outer * size + static_cast<Index>(key)) * inner + column;
+    const T* const from = x + outer * count * inner + column;
+    T sum[V], values[Chunk][V] = {};
+    load_vector(sum, place);
+    for_same_key<Chunk>(
+        sorted, count, s, key, [&](int k, Index position) { load_vector(values[k], from + position * inner); },
+        [&](int k) {
+#pragma unroll
+          for (int v = 0; v < V; ++v) sum[v] = strided_sum(sum[v], values[k][v]);
+        });
+    store_vector(place, sum);
+  }
+}
+
+template <int Items, class Index, class T>
+__global__ void one_hot_kernel(Index n, divider<Index> classes, T* __restrict__ y,
+                               const std::int64_t* __restrict__ index) {
+  for_items<Items, std::int64_t>(
+      n, [&](Index i) { return index[classes.quotient(i)]; },
+      [&](Index i, std::int64_t label) { y[i] = static_cast<T>(label == classes.remainder(i) ? 1 : 0); });
 }
 
 #ifndef __CUDACC_RTC__
 
 namespace detail {
 
-inline std::int64_t gather_lines(const gather_config& config) {
-  std::int64_t n = 1;
-  for (std::int64_t d = 0; d < config.rank; ++d) n *= d == config.dim ? 1 : config.shape[d];
-  return n;
+/// The dimensions of an index but dim, innermost first, merged where x is whole: strides in the index and in x.
+struct gather_layout {
+  strided_dims others;  ///< contiguous: strides in the index; strided: those in x
+  std::int64_t length, index_step = 1, size, x_step = 1, items = 1, x_items = 1;
+};
+inline gather_layout layout_of(const gather_config& config) {
+  gather_layout layout;
+  layout.length = config.shape[config.dim];
+  layout.size = config.x_shape[config.dim];
+  for (std::int64_t d = config.rank - 1; d >= 0; --d) {
+    if (d == config.dim) {
+      layout.index_step = layout.items;
+      layout.x_step = layout.x_items;
+    } else if (config.shape[d] != 1) {
+      strided_dims& to = layout.others;
+      const int last = to.rank - 1;
+      if (last >= 0 && to.contiguous[last] * to.shape[last] == layout.items &&
+          to.strided[last] * to.shape[last] == layout.x_items)
+        to.shape[last] *= config.shape[d];
+      else
+        to.add(config.shape[d], layout.x_items, layout.items);
+    }
+    layout.items *= config.shape[d];
+    layout.x_items *= config.x_shape[d];
+  }
+  return layout;
+}
+/// All dimensions in the index's order, dim with a stride of 0 in x.
+inline strided_dims with_dim(const gather_layout& layout) {
+  strided_dims all;
+  bool added = layout.length == 1;
+  const auto add_dim = [&] {
+    all.add(layout.length, 0, layout.index_step);
+    added = true;
+  };
+  for (int d = 0; d < layout.others.rank; ++d) {
+    if (!added && layout.others.contiguous[d] >= layout.index_step * layout.length) add_dim();
+    all.add(layout.others.shape[d], layout.others.strided[d], layout.others.contiguous[d]);
+  }
+  if (!added) add_dim();
+  return all;
+}
+inline std::int64_t largest_of(const gather_layout& layout) {
+  return layout.items > layout.x_items ? layout.items : layout.x_items;
+}
+
+/// Scratch for sorted entries and for their sorting.
+template <class Entry>
+struct sort_scratch {
+  Entry* sorted;
+  void* rest;
+};
+template <class Entry>
+sort_scratch<Entry> scratch_for(CudaContext& context, const sort_lines_config& lines) {
+  const std::int64_t own = lines.size * static_cast<std::int64_t>(sizeof(Entry));
+  char* const scratch =
+      static_cast<char*>(context.workspace(static_cast<std::size_t>(own + sort_lines_bytes<Entry>(lines))));
+  return {reinterpret_cast<Entry*>(scratch), scratch + own};
+}
+
+/// Lines along dim that are few and long are not left to a thread each.
+inline bool scatters_sorted(const gather_layout& layout) {
+  const std::int64_t lines = layout.others.items();
+  return layout.length > 64 && lines < 16384;
+}
+
+template <bool Add, class T>
+void scatter(CudaContext& context, const char* name, const gather_config& config, T* y, const T* x,
+             const std::int64_t* index, const T* source) {
+  const gather_layout layout = layout_of(config);
+  if (y != x) strided_copy(context, strided_copy_config{.rank = 1, .shape = {layout.x_items}, .strides = {1}}, y, x);
+  if (layout.items == 0) return;
+  with_index(largest_of(layout), [&]<class Index>() {
+    if (scatters_sorted(layout)) {
+      using Entry = std::conditional_t<sizeof(Index) == 8, wide_sort_entry, std::uint64_t>;
+      const sort_lines_config lines{1, layout.items, layout.items};
+      const sort_scratch<Entry> scratch = scratch_for<Entry>(context, lines);
+      const strided_dims all = with_dim(layout);
+      const scatter_places<Entry, Index> places{index, view_of<Index>(all, all.strided, 0),
+                                                static_cast<Index>(layout.x_step), layout.size};
+      sort_lines<Entry>(context, name, lines, scratch.rest, places, sort_runs<Entry>{scratch.sorted, 1, layout.items});
+      launch(context, name, &scatter_sorted_kernel<Add, Entry, Index, T>, launch_shape(layout.items), layout.items,
+             scratch.sorted, y, source);
+      return;
+    }
+    const strided_dims& others = layout.others;
+    launch(context, name, &scatter_kernel<Add, Index, T>, launch_shape(others.items()), others.items(),
+           view_of<Index>(others, others.contiguous, 0), view_of<Index>(others, others.strided, 0), layout.length,
+           layout.index_step, layout.x_step, layout.size, y, index, source);
+  });
 }
 
 }  // namespace detail
 
 template <class T>
 void gather(CudaContext& context, const gather_config& config, T* y, const T* x, const std::int64_t* index) {
-  const std::int64_t lines = detail::gather_lines(config);
-  launch(context, "gather", &gather_kernel<T>, launch_shape(lines * config.shape[config.dim]), lines, config, y, x,
-         index);
+  const detail::gather_layout layout = detail::layout_of(config);
+  const detail::strided_dims all = detail::with_dim(layout);
+  with_items(layout.items, detail::largest_of(layout), [&]<class Index, int Items>() {
+    launch(context, "gather", &gather_kernel<Items, Index, T>, items_shape(layout.items, Items), layout.items,
+           detail::view_of<Index>(all, all.strided, 0), layout.x_step, layout.size, y, x, index);
+  });
 }
-namespace detail {
-
-template <bool Add, class T>
-void scatter(CudaContext& context, const char* name, const gather_config& config, T* y, const T* x,
-             const std::int64_t* index, const T* source) {
-  std::int64_t n = 1;
-  for (std::int64_t d = 0; d < config.rank; ++d) n *= config.x_shape[d];
-  if (y != x) launch(context, name, &gather_copy_kernel<T>, launch_shape(n), n, y, x);
-  const std::int64_t lines = gather_lines(config);
-  launch(context, name, &scatter_kernel<Add, T>, launch_shape(lines), lines, config, y, index, source);
-}
-
-}  // namespace detail
 
 template <class T>
 void scatter(CudaContext& context, const gather_config& config, T* y, const T* x, const std::int64_t* index,
@@ -156,28 +312,62 @@ void scatter_add(CudaContext& context, const gather_config& config, T* y, const 
                  const T* source) {
   detail::scatter<true>(context, "scatter_add", config, y, x, index, source);
 }
+
 template <class T>
 void index_select(CudaContext& context, const index_select_config& config, T* y, const T* x,
                   const std::int64_t* index) {
-  launch(context, "index_select", &index_select_kernel<T>, launch_shape(config.outer * config.count * config.inner),
-         config, y, x, index);
+  const bool vectors = config.inner % std::int64_t{16 / sizeof(T)} == 0 && lies_at_16_bytes(y) && lies_at_16_bytes(x);
+  with_unit<T>(vectors, [&]<class Unit>(std::int64_t elements) {
+    const std::int64_t units = config.inner / elements, n = config.outer * config.count * units,
+                       from = config.outer * config.size * units;
+    with_items(n, n > from ? n : from, [&]<class Index, int Items>() {
+      launch(context, "index_select", &index_select_kernel<Items, Index, Unit>, items_shape(n, Items), n,
+             divider_of<Index>(units), divider_of<Index>(config.count), config.size,
+             unit_filled_with<Unit>(unread<T>()), reinterpret_cast<Unit*>(y), reinterpret_cast<const Unit*>(x), index);
+    });
+  });
 }
+
 template <class T>
 void index_add(CudaContext& context, const index_select_config& config, T* y, const T* x, const std::int64_t* index,
                const plain_t<T>* base) {
-  const std::int64_t n = config.outer * config.size * config.inner, columns = config.outer * config.inner;
+  const std::int64_t n = config.outer * config.size * config.inner;
   if (base == nullptr)
     fill(context, fill_config{.n = n, .value = 0}, y);
   else if (base != y)
-    launch(context, "index_add", &gather_copy_kernel<T>, launch_shape(n), n, y, base);
-  if (columns == 0) return;
-  std::int64_t hands = 65536 / columns;
-  hands = hands < 1 ? 1 : hands > 64 ? 64 : hands;
-  launch(context, "index_add", &index_add_kernel<T>, launch_shape(hands * columns), config, hands, y, x, index);
+    strided_copy(context, strided_copy_config{.rank = 1, .shape = {n}, .strides = {1}}, y, base);
+  const std::int64_t added = config.outer * config.count * config.inner;
+  if (n == 0 || added == 0) return;
+  // Rows are few: of each many are added, and more of them are loaded at a time.
+  const bool few_rows = config.count >= 8 * config.size;
+  const bool vectors = !few_rows && takes_vectors<T>(config.inner, y, x);
+  with_index(n > added ? n : added, [&]<class Index>() {
+    using Entry = std::conditional_t<sizeof(Index) == 8, wide_sort_entry, std::uint64_t>;
+    const sort_lines_config lines{1, config.count, config.count};
+    const detail::sort_scratch<Entry> scratch = detail::scratch_for<Entry>(context, lines);
+    sort_lines<Entry>(context, "index_add", lines, scratch.rest, index_rows<Entry>{index, config.size, config.skipped},
+                      sort_runs<Entry>{scratch.sorted, 1, config.count});
+    const auto start = [&]<int V, int Chunk>() {
+      launch(context, "index_add", &index_add_kernel<V, Chunk, Entry, Index, T>, launch_shape(added / V), added / V,
+             divider_of<Index>(config.inner / V), divider_of<Index>(config.outer), config.size, config.count,
+             scratch.sorted, y, x);
+    };
+    if (few_rows)
+      start.template operator()<1, 32>();
+    else if (vectors)
+      start.template operator()<vector_width<T>, 4>();
+    else
+      start.template operator()<1, 4>();
+  });
 }
+
 template <class T>
 void one_hot(CudaContext& context, const one_hot_config& config, T* y, const std::int64_t* index) {
-  launch(context, "one_hot", &one_hot_kernel<T>, launch_shape(config.rows * config.classes), config, y, index);
+  const std::int64_t n = config.rows * config.classes;
+  with_items(n, n, [&]<class Index, int Items>() {
+    launch(context, "one_hot", &one_hot_kernel<Items, Index, T>, items_shape(n, Items), n,
+           divider_of<Index>(config.classes), y, index);
+  });
 }
 
 #endif  // __CUDACC_RTC__

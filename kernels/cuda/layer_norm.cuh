@@ -27,7 +27,7 @@ inline constexpr int kRowVectors = Threads == 32 ? 8 : 4;
 
 /// Threads of a block that has rows of `Threads`.
 template <int Threads>
-inline constexpr int kRowBlock = Threads == 32 ? 128 : kBlock;
+inline constexpr int kNormRowBlock = Threads == 32 ? 128 : kBlock;
 
 /// The sum over the `Threads` threads of a row: a warp, or a block of kBlock.
 template <int Threads, class T>
@@ -235,7 +235,7 @@ void with_row_kernel(std::int64_t rows, std::int64_t size, bool aligned, const r
                      const Use& use) {
   const int width = width_for<T>(size), which = width == 1 ? 2 : aligned ? 0 : 1;
   if (size / width <= 32 * kRowVectors<32>)
-    use(kernels.warp[which], launch_shape(rows * 32, kRowBlock<32>));
+    use(kernels.warp[which], launch_shape(rows * 32, kNormRowBlock<32>));
   else
     use(kernels.block[which], launch_shape(rows * kBlock, kBlock));
 }

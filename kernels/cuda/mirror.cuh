@@ -113,13 +113,13 @@ class Mirror {
 /// Copies `count` elements to the device when the stream comes to it.
 template <class T>
 void upload(CudaContext& context, T* to, const T* from, std::int64_t count) {
-  if (count > 0)
+  if (count > 0 && !context.rehearses())
     GRAVEN_CUDA(cudaMemcpyAsync(to, from, static_cast<std::size_t>(count) * sizeof(T), cudaMemcpyHostToDevice,
                                 context.stream()));
 }
 template <class T>
 void download(CudaContext& context, T* to, const T* from, std::int64_t count) {
-  if (count > 0)
+  if (count > 0 && !context.rehearses())
     GRAVEN_CUDA(cudaMemcpyAsync(to, from, static_cast<std::size_t>(count) * sizeof(T), cudaMemcpyDeviceToHost,
                                 context.stream()));
 }

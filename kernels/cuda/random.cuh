@@ -7,12 +7,13 @@
 //
 //   dropout(context, dropout_config{.n = 64 * 256, .p = 0.5, .stream = 7}, y, x, seed, step);
 //
-// seed and step are numbers, or pointers to numbers on the device. A thread draws the four words of a counter. y may be
-// x.
+// seed and step are numbers, or pointers to numbers on the device. A thread draws the four words of a counter, some 80
+// instructions, and stores their four numbers at once where y lies at 16 bytes; dropout reads x once and writes y once,
+// at the speed of memory. y may be x.
 #pragma once
 
 #include "../config/random.h"
-#include "context.cuh"
+#include "access.cuh"
 #include "scalar_math.cuh"
 
 namespace graven::kernels {
@@ -44,39 +45,82 @@ __device__ inline random_words draw(std::int64_t seed, std::int64_t stream, std:
   return {{c0, c1, c2, c3}};
 }
 
-/// `Number`: std::int64_t, or const std::int64_t*.
+/// Loads or stores the elements of a counter, those of a last one that are there, 16 bytes at a time where `vectors`.
+template <class T>
+__device__ inline void load_four(T (&to)[4], const T* from, std::int64_t count, bool vectors) {
+  constexpr int kWidth = vector_width<T>;
+  if (vectors && count >= 4) {
+#pragma unroll
+    for (int i = 0; i < 4; i += kWidth) {
+      T part[kWidth];
+      load_vector(part, from + i);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) to[i + k] = part[k];
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to[i] = i < count ? from[i] : T(0);
+  }
+}
+template <class T>
+__device__ inline void store_four(T* to, const T (&from)[4], std::int64_t count, bool vectors) {
+  constexpr int kWidth = vector_width<T>;
+  if (vectors && count >= 4) {
+#pragma unroll
+    for (int i = 0; i < 4; i += kWidth) {
+      T part[kWidth];
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) part[k] = from[i + k];
+      store_vector(to + i, part);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (i < count) to[i] = from[i];
+  }
+}
+
+/// `Number`: std::int64_t, or const std::int64_t*. `vectors`: y, and x, lie at 16 bytes.
 template <class Number, class T>
-__global__ void random_uniform_kernel(random_config config, T* y, Number seed, Number step) {
+__global__ void random_uniform_kernel(random_config config, bool vectors, T* y, Number seed, Number step) {
   for (std::int64_t block = first_item(); block * 4 < config.n; block += item_stride()) {
     const random_words words = draw(number_of(seed), config.stream, number_of(step), block);
-    for (int i = 0; i < 4 && block * 4 + i < config.n; ++i)
-      y[block * 4 + i] = static_cast<T>(static_cast<double>(words.word[i] >> 8) * 0x1p-24);
+    T values[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) values[i] = static_cast<T>(words.word[i] >> 8) * T(0x1p-24);  // 24 bits: exact
+    store_four(y + block * 4, values, config.n - block * 4, vectors);
   }
 }
 
 template <class Number, class T>
-__global__ void random_normal_kernel(random_config config, T* y, Number seed, Number step) {
+__global__ void random_normal_kernel(random_config config, bool vectors, T* y, Number seed, Number step) {
   for (std::int64_t block = first_item(); block * 4 < config.n; block += item_stride()) {
     const random_words words = draw(number_of(seed), config.stream, number_of(step), block);
-    for (int i = 0; i < 4 && block * 4 + i < config.n; ++i) {
-      const double u = (static_cast<double>(words.word[i / 2 * 2] >> 8) + 1) * 0x1p-24;
-      const double v = static_cast<double>(words.word[i / 2 * 2 + 1] >> 8) * 0x1p-24;
+    T values[4];
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+      const double u = (static_cast<double>(words.word[i] >> 8) + 1) * 0x1p-24;
+      const double v = static_cast<double>(words.word[i + 1] >> 8) * 0x1p-24;
       const double radius = math::sqrt(-2 * math::log(u)), angle = 6.283185307179586 * v;
-      y[block * 4 + i] = static_cast<T>(radius * (i % 2 == 0 ? math::cos(angle) : math::sin(angle)));
+      values[i] = static_cast<T>(radius * math::cos(angle));
+      values[i + 1] = static_cast<T>(radius * math::sin(angle));
     }
+    store_four(y + block * 4, values, config.n - block * 4, vectors);
   }
 }
 
+/// `all`: nothing is kept. `scale`: 1 / (1 - p).
 template <class Number, class T>
-__global__ void dropout_kernel(dropout_config config, std::uint32_t threshold, T* y, const T* x, Number seed,
-                               Number step) {
-  const T scale = static_cast<T>(1 / (1 - config.p));
+__global__ void dropout_kernel(dropout_config config, bool all, std::uint32_t threshold, T scale, bool vectors, T* y,
+                               const T* x, Number seed, Number step) {
   for (std::int64_t block = first_item(); block * 4 < config.n; block += item_stride()) {
+    const std::int64_t count = config.n - block * 4;
+    T values[4];
+    load_four(values, x + block * 4, count, vectors);
     const random_words words = draw(number_of(seed), config.stream, number_of(step), block);
-    for (int i = 0; i < 4 && block * 4 + i < config.n; ++i) {
-      const bool kept = config.p < 1 && words.word[i] >= threshold;
-      y[block * 4 + i] = kept ? x[block * 4 + i] * scale : T(0);
-    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) values[i] = !all && words.word[i] >= threshold ? values[i] * scale : T(0);
+    store_four(y + block * 4, values, count, vectors);
   }
 }
 
@@ -84,18 +128,19 @@ __global__ void dropout_kernel(dropout_config config, std::uint32_t threshold, T
 
 template <class T, class Number>
 void random_uniform(CudaContext& context, const random_config& config, T* y, Number seed, Number step) {
-  launch(context, "random_uniform", &random_uniform_kernel<Number, T>, launch_shape((config.n + 3) / 4), config, y,
-         seed, step);
+  launch(context, "random_uniform", &random_uniform_kernel<Number, T>, launch_shape((config.n + 3) / 4), config,
+         lies_at_16_bytes(y), y, seed, step);
 }
 template <class T, class Number>
 void random_normal(CudaContext& context, const random_config& config, T* y, Number seed, Number step) {
-  launch(context, "random_normal", &random_normal_kernel<Number, T>, launch_shape((config.n + 3) / 4), config, y, seed,
-         step);
+  launch(context, "random_normal", &random_normal_kernel<Number, T>, launch_shape((config.n + 3) / 4), config,
+         lies_at_16_bytes(y), y, seed, step);
 }
 template <class T, class Number>
 void dropout(CudaContext& context, const dropout_config& config, T* y, const T* x, Number seed, Number step) {
-  launch(context, "dropout", &dropout_kernel<Number, T>, launch_shape((config.n + 3) / 4), config,
-         dropout_threshold(config.p), y, x, seed, step);
+  launch(context, "dropout", &dropout_kernel<Number, T>, launch_shape((config.n + 3) / 4), config, config.p >= 1,
+         dropout_threshold(config.p), static_cast<T>(1 / (1 - config.p)), lies_at_16_bytes(y) && lies_at_16_bytes(x), y,
+         x, seed, step);
 }
 
 #endif  // __CUDACC_RTC__

@@ -3,10 +3,11 @@
 //
 //   reduce_sum(context, reduce_config{.outer = 1, .size = 4096, .inner = 10}, y, x);
 //
-// The maximum of numbers and a NaN is NaN, as in PyTorch; of equals the first is named by argmax. x is read once, in
-// vectors of 16 bytes where its sizes and address allow; threads share a column (columns.cuh) or a row, and long ones
-// are cut into pieces, whose results a second kernel reads. All of it depends on the config alone: the same bits on
-// every run.
+// The maximum of numbers and a NaN is NaN, as in PyTorch; of equals the first is named by argmax. x is read once, and
+// little else is moved: memory is the limit (1 GB takes 0.25 ms at 4 TB/s), below some MB the start of a kernel. Loads
+// are of 16 bytes where sizes and the address allow, and threads share a column (columns.cuh) or a row; columns of more
+// than 1024 rows and rows of more than 8192 vectors are cut into pieces, whose results a second kernel reads, if there
+// are too few to keep a device busy. All of it depends on the config alone: the same bits on every run.
 #pragma once
 
 #include "../config/reduce.h"

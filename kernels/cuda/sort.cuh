@@ -3,46 +3,86 @@
 //
 //   sort(context, sort_config{.outer = 2, .size = 100, .inner = 1, .count = 5, .descending = true}, y, index, x);
 //
-// A thread an element, which counts those that come before it: the time grows with the square of `size`. index may be
-// nullptr; y must not be x.
+// Elements become keys whose order as unsigned numbers is theirs, with their position in the line (key_sort.cuh says
+// how these are sorted, and what is read and written). index may be nullptr; y must not be x.
 #pragma once
 
 #include "../config/sort.h"
-#include "context.cuh"
 #include "elementwise.cuh"
+#include "key_sort.cuh"
 
 namespace graven::kernels {
 
+/// A number without sign whose order is that of T, NaN the largest, 0 and -0 the same.
 template <class T>
-__device__ inline bool sorts_before(T a, T b) {
-  return a < b || (b != b && a == a);
+__device__ inline std::uint64_t ordered_key(T value) {
+  if constexpr (T(-1) < T(0))
+    return sizeof(T) == 8 ? static_cast<std::uint64_t>(value) ^ (std::uint64_t{1} << 63)
+                          : static_cast<std::uint32_t>(static_cast<std::int32_t>(value)) ^ 0x80000000u;
+  else
+    return static_cast<std::uint64_t>(value);
+}
+template <>
+__device__ inline std::uint64_t ordered_key<float>(float value) {
+  if (value != value) return 0xffffffffu;
+  const std::uint32_t bits = value == 0.0f ? 0u : __builtin_bit_cast(std::uint32_t, value);
+  return (bits >> 31) != 0 ? static_cast<std::uint32_t>(~bits) : bits | 0x80000000u;
+}
+template <>
+__device__ inline std::uint64_t ordered_key<double>(double value) {
+  if (value != value) return ~std::uint64_t{0};
+  const std::uint64_t bits = value == 0.0 ? 0u : __builtin_bit_cast(std::uint64_t, value);
+  return (bits >> 63) != 0 ? ~bits : bits | (std::uint64_t{1} << 63);
 }
 
-template <class T>
-__global__ void sort_kernel(sort_config config, T* y, std::int64_t* index, const T* x) {
-  for (std::int64_t item = first_item(); item < config.outer * config.size * config.inner; item += item_stride()) {
-    const std::int64_t k = item / config.inner % config.size, first = item - k * config.inner;
-    const T own = x[item];
-    std::int64_t rank = 0;
-    for (std::int64_t j = 0; j < config.size; ++j) {
-      const T other = x[first + j * config.inner];
-      const bool before = config.descending ? sorts_before(own, other) : sorts_before(other, own);
-      const bool behind = config.descending ? sorts_before(other, own) : sorts_before(own, other);
-      rank += before || (!behind && j < k) ? 1 : 0;
-    }
-    if (rank >= config.count) continue;
-    const std::int64_t to =
-        (item / config.inner / config.size * config.count + rank) * config.inner + item % config.inner;
-    y[to] = own;
-    if (index != nullptr) index[to] = k;
+/// Where line and position lie.
+template <class Index>
+struct sort_layout {
+  divider<Index> inner;
+  Index size, count;
+
+  __device__ Index place(std::int64_t line, std::int64_t position, Index length) const {
+    const Index l = static_cast<Index>(line), outer = inner.quotient(l);
+    return (outer * length + static_cast<Index>(position)) * inner.divisor + l - outer * inner.divisor;
   }
-}
+};
+template <class Entry, class Index, class T>
+struct sort_source {
+  const T* data;
+  sort_layout<Index> layout;
+  bool descending;
 
-template <class T>
-__global__ void sort_backward_kernel(sort_config config, T* dx, const T* dy, const std::int64_t* index) {
-  for (std::int64_t i = first_item(); i < config.outer * config.count * config.inner; i += item_stride()) {
-    const std::int64_t o = i / (config.count * config.inner), to = index[i];
-    if (to >= 0 && to < config.size) dx[(o * config.size + to) * config.inner + i % config.inner] = dy[i];
+  __device__ Entry entry(std::int64_t line, std::int64_t position) const {
+    const std::uint64_t key = ordered_key(data[layout.place(line, position, layout.size)]);
+    return sort_entry<Entry>(descending ? sort_last_key<Entry>::value - key : key,
+                             static_cast<std::uint64_t>(position));
+  }
+};
+template <class Entry, class Index, class T>
+struct sort_sink {
+  const T* data;
+  T* y;
+  std::int64_t* index;
+  sort_layout<Index> layout;
+
+  __device__ void put(std::int64_t line, std::int64_t, std::int64_t place, const Entry& entry) const {
+    const auto position = static_cast<std::int64_t>(sort_position(entry));
+    const Index to = layout.place(line, place, layout.count);
+    y[to] = data[layout.place(line, position, layout.size)];
+    if (index != nullptr) index[to] = position;
+  }
+};
+
+template <class Index, class T>
+__global__ void sort_backward_kernel(Index n, divider<Index> inner, divider<Index> count, std::int64_t size,
+                                     T* __restrict__ dx, const T* __restrict__ dy,
+                                     const std::int64_t* __restrict__ index) {
+  for (Index i = static_cast<Index>(first_item()); i < n; i += static_cast<Index>(item_stride())) {
+    const Index line = inner.quotient(i), outer = count.quotient(line);
+    const std::int64_t to = index[i];
+    if (to >= 0 && to < size)
+      dx[(outer * static_cast<Index>(size) + static_cast<Index>(to)) * inner.divisor + i - line * inner.divisor] =
+          dy[i];
   }
 }
 
@@ -50,14 +90,25 @@ __global__ void sort_backward_kernel(sort_config config, T* dx, const T* dy, con
 
 template <class T>
 void sort(CudaContext& context, const sort_config& config, T* y, std::int64_t* index, const T* x) {
-  launch(context, "sort", &sort_kernel<T>, launch_shape(config.outer * config.size * config.inner), config, y, index,
-         x);
+  const sort_lines_config lines{config.outer * config.inner, config.size, config.count};
+  with_index(config.outer * config.size * config.inner, [&]<class Index>() {
+    using Entry = std::conditional_t<sizeof(T) == 8 || sizeof(Index) == 8, wide_sort_entry, std::uint64_t>;
+    const sort_layout<Index> layout{divider_of<Index>(config.inner), static_cast<Index>(config.size),
+                                    static_cast<Index>(config.count)};
+    const std::int64_t bytes = sort_lines_bytes<Entry>(lines);
+    void* const scratch = bytes > 0 ? context.workspace(static_cast<std::size_t>(bytes)) : nullptr;
+    sort_lines<Entry>(context, "sort", lines, scratch, sort_source<Entry, Index, T>{x, layout, config.descending},
+                      sort_sink<Entry, Index, T>{x, y, index, layout});
+  });
 }
 template <class T>
 void sort_backward(CudaContext& context, const sort_config& config, T* dx, const T* dy, const std::int64_t* index) {
-  fill(context, fill_config{.n = config.outer * config.size * config.inner, .value = 0}, dx);
-  launch(context, "sort_backward", &sort_backward_kernel<T>, launch_shape(config.outer * config.count * config.inner),
-         config, dx, dy, index);
+  const std::int64_t all = config.outer * config.size * config.inner, n = config.outer * config.count * config.inner;
+  fill(context, fill_config{.n = all, .value = 0}, dx);
+  with_index(all > n ? all : n, [&]<class Index>() {
+    launch(context, "sort_backward", &sort_backward_kernel<Index, T>, launch_shape(n), n,
+           divider_of<Index>(config.inner), divider_of<Index>(config.count), config.size, dx, dy, index);
+  });
 }
 
 #endif  // __CUDACC_RTC__

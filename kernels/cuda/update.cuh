@@ -3,9 +3,11 @@
 //
 //   // the host's arrays of device pointers
 //   update_parameters<sgd>(context, config, count, params, grads, sizes, lr, step, states...);
-//   update_parameters<sgd>(context, config, count, params, grads, sizes, lr, step, &factor, states...);
+//   update_parameters<sgd>(context, config, count, params, grads, sizes, lr, step, factor, states...);
 //
-// With a factor, which lies on the device, gradients are multiplied by it as they are read.
+// The rate and the number of the step lie on the device, so that the same launches do for every step; each block asks
+// the rule what follows from them. So does the factor, if there is one, which gradients are multiplied by as they are
+// read.
 //
 // Parameters, gradients and states are read once, and parameters and states written once, 16 bytes at a time: of adam
 // 28 bytes a float. With norms they are read twice, and the states written twice.
@@ -32,6 +34,16 @@ __device__ inline T factor_of_gradients(const T* factor) {
   return factor == nullptr ? T(1) : *factor;
 }
 
+/// What the rule makes of a step's numbers; every thread of the block calls it.
+template <class Rule, class T, class Config>
+__device__ inline typename Rule::template numbers<T> numbers_of_step(const Config& config, const double* lr,
+                                                                     const std::int64_t* step) {
+  __shared__ typename Rule::template numbers<T> numbers;
+  if (threadIdx.x == 0) numbers = Rule::template at_step<T>(config, *lr, *step);
+  __syncthreads();
+  return numbers;
+}
+
 /// S: 0 up to the number of states.
 template <class Rule, class T, int... S>
 __device__ inline void update_elements(const tensor_list<T, 2 + sizeof...(S)>& list, const tensor_piece& piece,
@@ -54,18 +66,19 @@ __device__ inline void update_elements(const tensor_list<T, 2 + sizeof...(S)>& l
   (void)states;
 }
 
-template <class Rule, class T, int... S>
-__global__ void __launch_bounds__(kBlock)
-    update_kernel(tensor_list<T, 2 + sizeof...(S)> list, typename Rule::template numbers<T> k, const T* factor) {
-  update_elements<Rule, T, S...>(list, tensor_piece(list), k, factor);
+template <class Rule, class T, class Config, int... S>
+__global__ void __launch_bounds__(kBlock) update_kernel(tensor_list<T, 2 + sizeof...(S)> list, Config config,
+                                                        const double* lr, const std::int64_t* step, const T* factor) {
+  update_elements<Rule, T, S...>(list, tensor_piece(list), numbers_of_step<Rule, T>(config, lr, step), factor);
 }
 
 /// Makes the new states. sums [pieces, norms]: a piece's sums of squares.
-template <class Rule, class T, int... S>
+template <class Rule, class T, class Config, int... S>
 __global__ void __launch_bounds__(kBlock)
-    measure_kernel(tensor_list<T, 2 + sizeof...(S)> list, typename Rule::template numbers<T> k, const T* factor,
-                   double* sums) {
+    measure_kernel(tensor_list<T, 2 + sizeof...(S)> list, Config config, const double* lr, const std::int64_t* step,
+                   const T* factor, double* sums) {
   constexpr int N = kVector<T>;
+  const auto k = numbers_of_step<Rule, T>(config, lr, step);
   const tensor_piece piece(list);
   const T times = factor_of_gradients(factor);
   const T* const p = list.data[0][piece.tensor];
@@ -97,8 +110,8 @@ __global__ void __launch_bounds__(kBlock)
 
 template <class Rule, class T, class Config, int... S>
 __global__ void __launch_bounds__(kBlock)
-    update_with_norms_kernel(tensor_list<T, 2 + sizeof...(S)> list, typename Rule::template numbers<T> k, Config config,
-                             double lr, std::int64_t step, const T* factor, const double* sums) {
+    update_with_norms_kernel(tensor_list<T, 2 + sizeof...(S)> list, Config config, const double* lr,
+                             const std::int64_t* step, const T* factor, const double* sums) {
   const tensor_piece piece(list);
   const std::uint32_t end = list.end_piece(piece.tensor);
   double norms[Rule::norms] = {};
@@ -108,7 +121,8 @@ __global__ void __launch_bounds__(kBlock)
       sum += sums[Rule::norms * static_cast<std::int64_t>(of) + norm];
     norms[norm] = math::sqrt(block_reduce<sum_of>(sum));
   }
-  Rule::at_tensor(k, config, lr, step, norms);
+  auto k = numbers_of_step<Rule, T>(config, lr, step);
+  Rule::at_tensor(k, config, *lr, *step, norms);
   update_elements<Rule, T, S...>(list, piece, k, factor);
 }
 
@@ -119,9 +133,8 @@ namespace detail {
 /// S: 0 up to the number of states.
 template <class Rule, class T, class Config, int... S, class... States>
 void update_lists(CudaContext& context, const Config& config, std::int64_t count, T* const* params,
-                  const T* const* grads, const std::int64_t* sizes, double lr, std::int64_t step, const T* factor,
-                  std::integer_sequence<int, S...>, States* const*... states) {
-  const auto k = Rule::template at_step<T>(config, lr, step);
+                  const T* const* grads, const std::int64_t* sizes, const double* lr, const std::int64_t* step,
+                  const T* factor, std::integer_sequence<int, S...>, States* const*... states) {
   using List = tensor_list<T, 2 + sizeof...(S)>;
   // The list holds pointers of one type; the kernels only read the gradients.
   constexpr bool has_norms = requires { Rule::norms; };
@@ -131,28 +144,29 @@ void update_lists(CudaContext& context, const Config& config, std::int64_t count
         if constexpr (has_norms) {
           double* sums =
               static_cast<double*>(context.workspace(std::size_t{Rule::norms} * list.pieces * sizeof(double)));
-          launch(context, "measure", &measure_kernel<Rule, T, S...>, shape, list, k, factor, sums);
+          launch(context, "measure", &measure_kernel<Rule, T, Config, S...>, shape, list, config, lr, step, factor,
+                 sums);
           launch(context, "update_parameters_with_norms", &update_with_norms_kernel<Rule, T, Config, S...>, shape, list,
-                 k, config, lr, step, factor, sums);
+                 config, lr, step, factor, sums);
         } else {
-          launch(context, "update", &update_kernel<Rule, T, S...>, shape, list, k, factor);
+          launch(context, "update", &update_kernel<Rule, T, Config, S...>, shape, list, config, lr, step, factor);
         }
       });
 }
 
 }  // namespace detail
 
-/// `states`: the array of each state. `step` counts from 1.
+/// `states`: the array of each state. `lr` and `step`, which counts from 1, lie on the device.
 template <class Rule, class T, class Config, class... States>
 void update_parameters(CudaContext& context, const Config& config, std::int64_t count, T* const* params,
-                       const T* const* grads, const std::int64_t* sizes, double lr, std::int64_t step, const T* factor,
-                       States* const*... states) {
+                       const T* const* grads, const std::int64_t* sizes, const double* lr, const std::int64_t* step,
+                       const T* factor, States* const*... states) {
   detail::update_lists<Rule>(context, config, count, params, grads, sizes, lr, step, factor,
                              std::make_integer_sequence<int, sizeof...(States)>(), states...);
 }
 template <class Rule, class T, class Config, class... States>
 void update_parameters(CudaContext& context, const Config& config, std::int64_t count, T* const* params,
-                       const T* const* grads, const std::int64_t* sizes, double lr, std::int64_t step,
+                       const T* const* grads, const std::int64_t* sizes, const double* lr, const std::int64_t* step,
                        States* const*... states) {
   update_parameters<Rule>(context, config, count, params, grads, sizes, lr, step, static_cast<const T*>(nullptr),
                           states...);
@@ -160,8 +174,8 @@ void update_parameters(CudaContext& context, const Config& config, std::int64_t 
 
 template <class Rule, class T, class Config, class... Others>
 void update_parameters_with_norms(CudaContext& context, const Config& config, std::int64_t count, T* const* params,
-                                  const T* const* grads, const std::int64_t* sizes, double lr, std::int64_t step,
-                                  Others... others) {
+                                  const T* const* grads, const std::int64_t* sizes, const double* lr,
+                                  const std::int64_t* step, Others... others) {
   update_parameters<Rule>(context, config, count, params, grads, sizes, lr, step, others...);
 }
 

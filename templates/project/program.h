@@ -112,6 +112,17 @@ struct Sizes {
 };
 
 {% endif %}
+{% if training and on_device %}
+/// The numbers that change from step to step, where they lie on the device: the same calls do for every step.
+struct HyperOnDevice {
+{% if group_count != "0" %}
+  const double* learning_rates[@{ group_count }@] = {};
+{% endif %}
+  const std::int64_t* step = nullptr;
+  const std::int64_t* seed = nullptr;
+};
+
+{% endif %}
 /// Everything a call can name.
 struct Step {
   @{ execution_type }@ @{ execution_name }@;
@@ -130,7 +141,10 @@ struct Step {
   const Prepared& prepared;
 {% endif %}
   const Buffers& buf;
-{% if training %}
+{% if training and on_device %}
+  HyperOnDevice hyper = {};
+{% endif %}
+{% if training and not on_device %}
   Hyper hyper = {};
 {% endif %}
 {% if length(symbols) > 0 %}

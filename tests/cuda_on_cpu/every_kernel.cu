@@ -71,7 +71,8 @@ struct every_function {
 };
 
 template <class T>
-void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t* labels, std::uint8_t* index) {
+void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t* labels, std::uint8_t* index,
+                  const double* rate) {
   const std::int64_t* const_labels = labels;
   const std::uint8_t* const_index = index;
   elementwise<add>(context, elementwise_config{.n = 16}, y, x, x);
@@ -154,12 +155,13 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   avg_pool2d_backward(context, pool2d_config{}, y, x);
   fold_batch_norm(context, fold_batch_norm_config{}, y, y, x, x, x, x, x, x);
   fold_batch_norm(context, fold_batch_norm_config{}, y, nullptr, x, nullptr, nullptr, nullptr, x, x);
-  update_parameters<test::momentum_rule>(context, test::momentum_config{}, 1, &y, &x, labels, 0.1, 1, &y);
-  update_parameters_with_norms<test::norms_rule>(context, test::momentum_config{}, 1, &y, &x, labels, 0.1, 1, &y, &y);
-  update_parameters<test::momentum_rule>(context, test::momentum_config{}, 1, &y, &x, labels, 0.1, 1, x, &y);
-  update_parameters_with_norms<test::norms_rule>(context, test::momentum_config{}, 1, &y, &x, labels, 0.1, 1, x, &y,
+  update_parameters<test::momentum_rule>(context, test::momentum_config{}, 1, &y, &x, labels, rate, labels, &y);
+  update_parameters_with_norms<test::norms_rule>(context, test::momentum_config{}, 1, &y, &x, labels, rate, labels, &y,
                                                  &y);
-  adafactor(context, adafactor_config{.eps1 = 1e-7}, 1, &y, &x, &y, &y, &y, labels, 0.1, 1);
+  update_parameters<test::momentum_rule>(context, test::momentum_config{}, 1, &y, &x, labels, rate, labels, x, &y);
+  update_parameters_with_norms<test::norms_rule>(context, test::momentum_config{}, 1, &y, &x, labels, rate, labels, x,
+                                                 &y, &y);
+  adafactor(context, adafactor_config{.eps1 = 1e-7}, 1, &y, &x, &y, &y, &y, labels, rate, labels);
   linear(context, linear_config{}, y, x, x, x);
   linear<relu>(context, linear_config{}, y, x, x, nullptr, nullptr);
   linear<add>(context, linear_config{}, y, x, x, x, x);
@@ -168,8 +170,10 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   linear_backward_weight(context, linear_config{}, y, nullptr, x, x);
   matmul<relu>(context, matmul_config{}, y, x, x);
 }
-template void every_kernel<float>(CudaContext&, float*, const float*, bool*, std::int64_t*, std::uint8_t*);
-template void every_kernel<double>(CudaContext&, double*, const double*, bool*, std::int64_t*, std::uint8_t*);
+template void every_kernel<float>(CudaContext&, float*, const float*, bool*, std::int64_t*, std::uint8_t*,
+                                  const double*);
+template void every_kernel<double>(CudaContext&, double*, const double*, bool*, std::int64_t*, std::uint8_t*,
+                                   const double*);
 
 void every_float_kernel(CudaContext& context, float* y, const float* x) {
   conv2d<relu>(context, conv2d_config{}, y, x, x, x);

@@ -538,6 +538,36 @@ TEST(CudaReduce, EveryReduction) {
   }
 }
 
+TEST(CudaReduce, BlocksThatTakeSeveralItems) {
+  for (const std::int64_t size : {8, 40}) {  // of 2 and of more lines
+    const std::int64_t outer = 5, inner = 8;
+    const auto x = numbers<double>(outer * size * inner, 1);
+    const column_cut cut = cut_columns(outer, size, inner, 2);
+    LaunchShape columns = column_shape(cut, 2);
+    columns.blocks.z = 1;
+    columns.threads.x = 1u << (cut.lane_bits + cut.line_bits);
+    column_cut one_at_a_time = cut;
+    one_at_a_time.group_bits = 0;
+    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+      double *of_columns = memory.out<double>(outer * inner), *of_rows = memory.out<double>(outer * inner);
+      launch(context, "columns", &reduce_columns_kernel<sum_of, 2, double>, columns, one_at_a_time, 1.0, of_columns,
+             memory.in(x));
+      launch(context, "rows", &reduce_rows_kernel<sum_of, 2, true, double>, launch_shape(kBlock), outer * inner, size,
+             size, kBlock, 2.0, of_rows, memory.in(x));
+      context.synchronize();
+      memory.result(of_columns, outer * inner);
+      memory.result(of_rows, outer * inner);
+    });
+    std::vector<double> of_columns(static_cast<std::size_t>(outer * inner)), of_rows = of_columns;
+    for (std::int64_t i = 0; i < outer * size * inner; ++i) {
+      of_columns[static_cast<std::size_t>(i / (size * inner) * inner + i % inner)] += x[static_cast<std::size_t>(i)];
+      of_rows[static_cast<std::size_t>(i / size)] += 2 * x[static_cast<std::size_t>(i)];
+    }
+    expect_close(got[0], of_columns, 1e-14, "columns");
+    expect_close(got[1], of_rows, 1e-14, "rows");
+  }
+}
+
 TEST(CudaReduce, NaNAndIntegers) {
   std::vector<float> x = {1, std::numeric_limits<float>::quiet_NaN(), 5, 2};
   const std::vector<std::int64_t> integers = {-3, 9, std::numeric_limits<std::int64_t>::min(), 9};
@@ -996,12 +1026,23 @@ void expect_steps(const char* name, double tolerance, const OnDevice& on_device,
   }
 }
 
+/// What changes from step to step, on the device.
+struct StepNumbers {
+  StepNumbers(double rate, std::int64_t number)
+      : lr(std::vector<double>{rate}), step(std::vector<std::int64_t>{number}) {}
+  OnDevice<double> lr;
+  OnDevice<std::int64_t> step;
+};
+
 TEST(CudaUpdate, RunsARule) {
   for (const auto& c : {momentum_config{0.9, 0}, momentum_config{0.5, 0.1}})
     expect_steps(
         "update", tolerance_of::cuda_elementwise.f32,
         [&](CudaContext& context, std::int64_t count, auto p, auto g, auto b, auto, auto, std::int64_t step) {
-          update_parameters<momentum_rule>(context, c, count, p, g, kTensorSizes.data(), 0.1, step, b);
+          const StepNumbers numbers(0.1, step);
+          update_parameters<momentum_rule>(context, c, count, p, g, kTensorSizes.data(), numbers.lr.get(),
+                                           numbers.step.get(), b);
+          context.synchronize();
         },
         [&](Doubles& p, const Doubles& grad, Doubles& b, Doubles&, Doubles&, int step) {
           for (std::size_t i = 0; i < p.size(); ++i) {
@@ -1017,7 +1058,10 @@ TEST(CudaUpdate, RunsARuleInDouble) {
   expect_steps<double>(
       "update", 1e-13,
       [&](CudaContext& context, std::int64_t count, auto p, auto g, auto b, auto, auto, std::int64_t step) {
-        update_parameters<momentum_rule>(context, c, count, p, g, kTensorSizes.data(), 0.1, step, b);
+        const StepNumbers numbers(0.1, step);
+        update_parameters<momentum_rule>(context, c, count, p, g, kTensorSizes.data(), numbers.lr.get(),
+                                         numbers.step.get(), b);
+        context.synchronize();
       },
       [&](Doubles& p, const Doubles& grad, Doubles& b, Doubles&, Doubles&, int step) {
         for (std::size_t i = 0; i < p.size(); ++i) {
@@ -1089,7 +1133,10 @@ TEST(CudaUpdate, RunsARuleWithoutStates) {
   expect_steps(
       "update", tolerance_of::cuda_elementwise.f32,
       [&](CudaContext& context, std::int64_t count, auto p, auto g, auto, auto, auto, std::int64_t step) {
-        update_parameters<plain_rule>(context, momentum_config{}, count, p, g, kTensorSizes.data(), 0.1, step);
+        const StepNumbers numbers(0.1, step);
+        update_parameters<plain_rule>(context, momentum_config{}, count, p, g, kTensorSizes.data(), numbers.lr.get(),
+                                      numbers.step.get());
+        context.synchronize();
       },
       [&](Doubles& p, const Doubles& grad, Doubles&, Doubles&, Doubles&, int) {
         for (std::size_t i = 0; i < p.size(); ++i) p[i] -= 0.1 * grad[i];
@@ -1101,7 +1148,10 @@ TEST(CudaUpdate, RunsARuleWithNorms) {
   expect_steps(
       "update_parameters_with_norms", tolerance_of::cuda_update.f32,
       [&](CudaContext& context, std::int64_t count, auto p, auto g, auto m, auto changes, auto, std::int64_t step) {
-        update_parameters_with_norms<norms_rule>(context, c, count, p, g, kTensorSizes.data(), 0.01, step, m, changes);
+        const StepNumbers numbers(0.01, step);
+        update_parameters_with_norms<norms_rule>(context, c, count, p, g, kTensorSizes.data(), numbers.lr.get(),
+                                                 numbers.step.get(), m, changes);
+        context.synchronize();
       },
       [&](Doubles& p, const Doubles& grad, Doubles& m, Doubles& changes, Doubles&, int) {
         double of_parameter = 0, of_mean = 0;
@@ -1126,7 +1176,9 @@ TEST(CudaUpdate, MultipliesGradientsByAFactorOnTheDevice) {
       "update", tolerance_of::cuda_elementwise.f32,
       [&](CudaContext& context, std::int64_t count, auto p, auto g, auto b, auto, auto, std::int64_t step) {
         const OnDevice<float> there(factor);
-        update_parameters<momentum_rule>(context, c, count, p, g, kTensorSizes.data(), 0.1, step, there.get(), b);
+        const StepNumbers numbers(0.1, step);
+        update_parameters<momentum_rule>(context, c, count, p, g, kTensorSizes.data(), numbers.lr.get(),
+                                         numbers.step.get(), there.get(), b);
         context.synchronize();
       },
       [&](Doubles& p, const Doubles& grad, Doubles& b, Doubles&, Doubles&, int step) {

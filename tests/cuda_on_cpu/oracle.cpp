@@ -45,6 +45,13 @@ void layer_norm_backward(const layer_norm_config& c, double* dx, double* dgamma,
                          const double* x, const double* gamma, const double* mean, const double* rstd) {
   reference::layer_norm_backward(c, dx, dgamma, dbeta, dy, x, gamma, mean, rstd);
 }
+void rms_norm(const layer_norm_config& c, double* y, double* rstd, const double* x, const double* gamma) {
+  reference::rms_norm(c, y, rstd, x, gamma);
+}
+void rms_norm_backward(const layer_norm_config& c, double* dx, double* dgamma, const double* dy, const double* x,
+                       const double* gamma, const double* rstd) {
+  reference::rms_norm_backward(c, dx, dgamma, dy, x, gamma, rstd);
+}
 void group_norm(const group_norm_config& c, double* y, double* mean, double* rstd, const double* x, const double* gamma,
                 const double* beta) {
   reference::group_norm(c, y, mean, rstd, x, gamma, beta);

@@ -29,6 +29,9 @@ void layer_norm(const layer_norm_config& c, double* y, double* mean, double* rst
                 const double* beta);
 void layer_norm_backward(const layer_norm_config& c, double* dx, double* dgamma, double* dbeta, const double* dy,
                          const double* x, const double* gamma, const double* mean, const double* rstd);
+void rms_norm(const layer_norm_config& c, double* y, double* rstd, const double* x, const double* gamma);
+void rms_norm_backward(const layer_norm_config& c, double* dx, double* dgamma, const double* dy, const double* x,
+                       const double* gamma, const double* rstd);
 void group_norm(const group_norm_config& c, double* y, double* mean, double* rstd, const double* x, const double* gamma,
                 const double* beta);
 void group_norm_backward(const group_norm_config& c, double* dx, double* dgamma, double* dbeta, const double* dy,

@@ -478,8 +478,10 @@ void add_updates(Table& table) {
       first.push_back(tensors.inout(size));
       second.push_back(tensors.inout(size, 0, 1));
     }
+    const double* lr = tensors.in<double>(1, 1e-4, 1e-3);
+    const std::int64_t* step = tensors.in<std::int64_t>(1, 10, 11);
     return [=](CudaContext& context) {
-      update_parameters<adam_rule>(context, adam_config{}, count, params.data(), grads.data(), sizes.data(), 1e-3, 10,
+      update_parameters<adam_rule>(context, adam_config{}, count, params.data(), grads.data(), sizes.data(), lr, step,
                                    first.data(), second.data());
     };
   });

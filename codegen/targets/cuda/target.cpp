@@ -29,7 +29,7 @@ Target make_cuda_target() {
   style.execution_name = "context";
   style.program_headers = {"kernels/cpu/dtype.h", "kernels/cuda/context.cuh"};
   style.scalar_math = "kernels/cuda/scalar_math.cuh";
-  style.api_header = "kernels/cuda/mirror.cuh";
+  style.api_headers = {"kernels/cuda/mirror.cuh", "kernels/cuda/recorded_calls.cuh"};
   style.predictions_header = "kernels/cuda/reduce.cuh";
   style.libraries = {
       {"CUDA::cudart", {}},

@@ -54,6 +54,7 @@ class Program final : public runtime::InferenceModel {
     model_ =
         std::make_unique<@{ namespace }@::Model>(std::make_shared<const @{ namespace }@::Weights>(weights, device));
   }
+  void use_cuda_graph(bool on) override { model_->use_cuda_graph(on); }
 {% else %}
   void start(int threads, const std::string& weights) override {
     model_ =

@@ -74,6 +74,7 @@ class Program final : public runtime::TrainableModel {
   }
 {% if on_device %}
   void start(int device) override { model_ = std::make_unique<@{ namespace }@::Model>(device); }
+  void use_cuda_graph(bool on) override { model_->use_cuda_graph(on); }
   void weights_changed() override { model_->write_back(); }
   void weights_needed() override {
     model_->parameters();

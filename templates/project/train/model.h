@@ -160,6 +160,9 @@ class GRAVEN_API Model {
   /// The same of gradients(), since the last step or backward().
   void write_back_gradients();
 {% endif %}
+  /// Whether calls are recorded as a CUDA graph when they are first made and replayed from then on, as they are unless
+  /// this says otherwise; false gives them to the device one by one, for profilers and debuggers.
+  void use_cuda_graph(bool on);
   /// "cuda".
 {% else %}
   /// The instruction-set level that was chosen.

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "kernels/cuda/mirror.cuh"
+#include "kernels/cuda/recorded_calls.cuh"
 #include "program.h"
 #include "runtime/safetensors.h"
 #include "runtime/tensor.h"
@@ -99,12 +100,14 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   }
 
   CudaContext context;
+  bool records = true;
   std::shared_ptr<const Weights> weights;
   DeviceBuffer inputs, outputs, arena;
   Staged staged;
   Inputs in;
   Outputs out;
   Buffers buf;
+  RecordedCalls calls;
 };
 
 Weights::Weights(const std::string& path, int device) {
@@ -160,7 +163,11 @@ void Model::forward(@{ parameters }@, @{ output_parameters }@) {
 {% for input in inputs %}
   upload(own.context, own.staged.@{ input.member }@, @{ input.converted }@, @{ input.count_in_step }@);
 {% endfor %}
-  program.forward(step);
+  const auto calls = [&] { program.forward(step); };
+  if (own.records)
+    own.calls.run(own.context, {@{ symbol_list }@}, calls);
+  else
+    calls();
 {% for output in outputs %}
   download(own.context, @{ output.converted }@, const_cast<const @{ output.element }@*>(own.out.@{ output.member }@),
            @{ output.count_in_step }@);
@@ -175,7 +182,11 @@ void Model::use(std::shared_ptr<const Weights> weights) {
     throw std::runtime_error("weights: expected on the model's device, " + std::to_string(expected) +
                              ", found on device " + std::to_string(found));
   memory_->weights = std::move(weights);
+  const DeviceGuard guard(expected);
+  memory_->calls.forget();  // they read the others
 }
+
+void Model::use_cuda_graph(bool on) { memory_->records = on; }
 
 const char* Model::level() const { return program.level; }
 

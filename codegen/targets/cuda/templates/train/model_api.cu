@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "kernels/cuda/mirror.cuh"
+#include "kernels/cuda/recorded_calls.cuh"
 {% if has_accuracy == "true" %}
 #include "kernels/cuda/reduce.cuh"
 {% endif %}
@@ -99,6 +100,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% endif %}
         states(context, state_bytes()),
         inputs(input_bytes()),
+        hyper_memory(sizeof(Hyper)),
+        next_hyper(sizeof(Hyper)),
         arena({% if evaluates_apart %}std::max(kArenaBytes, kEvaluationBytes){% else %}kArenaBytes{% endif %}),
         results(result_bytes()),
 {% for output in scores %}
@@ -127,6 +130,12 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     in.@{ input.member }@ = staged.@{ input.member }@;
     next += aligned(sizeof(@{ input.element }@) * @{ input.storage }@);
 {% endfor %}
+    const auto* const numbers = static_cast<const Hyper*>(hyper_memory.data());
+{% if group_count != "0" %}
+    for (int group = 0; group < @{ group_count }@; ++group) hyper.learning_rates[group] = &numbers->learning_rates[group];
+{% endif %}
+    hyper.step = &numbers->step;
+    hyper.seed = &numbers->seed;
     next = static_cast<char*>(arena.data());
 #define GRAVEN_VALUE(name, dtype, offset, bytes) \
   { constexpr std::size_t at = offset; buf.name = reinterpret_cast<dtype*>(next + at); }
@@ -175,7 +184,20 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   }
 
   /// With the largest sizes that there can be.
-  Step whole_step() { return {context, in, param, {% if not updates_in_backward %}grad, {% endif %}state, buf}; }
+  Step whole_step() { return {context, in, param, {% if not updates_in_backward %}grad, {% endif %}state, buf, hyper}; }
+  /// What the next calls find in `hyper`. The stream has come to its end, or the numbers before might still be read.
+  void set(const Hyper& numbers) { std::memcpy(next_hyper.data(), &numbers, sizeof numbers); }
+  void send_hyper() {
+    upload(context, static_cast<Hyper*>(hyper_memory.data()), static_cast<const Hyper*>(next_hyper.data()), 1);
+  }
+  /// Gives calls to the device, as a graph that is recorded once unless use_cuda_graph(false) was said.
+  template <class Calls>
+  void run(RecordedCalls& recorded, const std::vector<std::int64_t>& sizes, const Calls& calls) {
+    if (records)
+      recorded.run(context, sizes, calls);
+    else
+      calls();
+  }
   /// Sends the inputs on their way.
   Step step(@{ parameters }@) {
     Step step = whole_step();
@@ -236,8 +258,11 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   }
 
   CudaContext context;
+  bool records = true;
   Mirror weights, {% if not updates_in_backward %}gradients, {% endif %}states;
-  DeviceBuffer inputs, arena;
+  DeviceBuffer inputs, hyper_memory;
+  PinnedBuffer next_hyper;
+  DeviceBuffer arena;
   LazyHostBuffer results{% if has_accuracy == "true" %}, scores{% endif %};
 {% if has_accuracy == "true" %}
   DeviceBuffer predictions;
@@ -246,6 +271,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   PinnedBuffer losses;
   Staged staged;
   Inputs in;
+  HyperOnDevice hyper;
   Parameters param;
 {% if not updates_in_backward %}
   Gradients grad;
@@ -255,6 +281,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% if evaluates_apart %}
   EvaluationBuffers evaluation_buf;
 {% endif %}
+  RecordedCalls step_calls, forward_calls{% if not updates_in_backward %}, backward_calls, update_calls{% endif %}{% if evaluates_apart %},
+      evaluation_calls{% endif %};
 };
 
 Model::Model(int device) {
@@ -265,70 +293,91 @@ Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 
+void Model::use_cuda_graph(bool on) { memory_->records = on; }
+
 double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endif %}) {
-  const DeviceGuard guard(memory_->context.device());
-  memory_->outdate();
+  Memory& own = *memory_;
+  const DeviceGuard guard(own.context.device());
+  own.outdate();
+  const Step step = own.step(@{ argument_names }@);
 {% if random %}
-  Step step = memory_->step(@{ argument_names }@);
-  step.hyper = hyper;
-  program.forward(step);
-{% else %}
-  program.forward(memory_->step(@{ argument_names }@));
+  own.set(hyper);
 {% endif %}
-  memory_->fetch_loss();
-  return memory_->loss();
+  own.run(own.forward_calls, {@{ symbol_list }@}, [&] {
+{% if random %}
+    own.send_hyper();
+{% endif %}
+    program.forward(step);
+    own.fetch_loss();
+  });
+  return own.loss();
 }
 
 {% if not updates_in_backward %}
 void Model::backward(@{ parameters }@{% if random %}, const Hyper& hyper{% endif %}) {
-  const DeviceGuard guard(memory_->context.device());
-  memory_->gradients.outdate();
+  Memory& own = *memory_;
+  const DeviceGuard guard(own.context.device());
+  own.gradients.outdate();
+  const Step step = own.step(@{ argument_names }@);
 {% if random %}
-  Step step = memory_->step(@{ argument_names }@);
-  step.hyper = hyper;
-  program.backward(step);
-{% else %}
-  program.backward(memory_->step(@{ argument_names }@));
+  own.set(hyper);
 {% endif %}
-  memory_->context.synchronize();
+  own.run(own.backward_calls, {@{ symbol_list }@}, [&] {
+{% if random %}
+    own.send_hyper();
+{% endif %}
+    program.backward(step);
+  });
+  own.context.synchronize();
 }
 
 void Model::update(const Hyper& hyper) {
   require_step(hyper);
-  const DeviceGuard guard(memory_->context.device());
-  memory_->outdate();
-  Step step = memory_->whole_step();
-  step.hyper = hyper;
-  program.update(step);
-  memory_->context.synchronize();
+  Memory& own = *memory_;
+  const DeviceGuard guard(own.context.device());
+  own.outdate();
+  own.set(hyper);
+  own.run(own.update_calls, {}, [&] {
+    own.send_hyper();
+    program.update(own.whole_step());
+  });
+  own.context.synchronize();
 }
 
 {% endif %}
 double Model::step(@{ parameters }@, const Hyper& hyper) {
   require_step(hyper);
-  const DeviceGuard guard(memory_->context.device());
-  memory_->outdate();
+  Memory& own = *memory_;
+  const DeviceGuard guard(own.context.device());
+  own.outdate();
 {% if not updates_in_backward %}
-  memory_->gradients.outdate();
+  own.gradients.outdate();
 {% endif %}
-  Step step = memory_->step(@{ argument_names }@);
-  step.hyper = hyper;
-  program.forward(step);
-  program.backward(step);
-  memory_->fetch_loss();
+  const Step step = own.step(@{ argument_names }@);
+  own.set(hyper);
+  own.run(own.step_calls, {@{ symbol_list }@}, [&] {
+    own.send_hyper();
+    program.forward(step);
+    program.backward(step);
+    own.fetch_loss();
 {% if has_update %}
-  program.update(step);
+    program.update(step);
 {% endif %}
-  return memory_->loss();
+  });
+  return own.loss();
 }
 
 {% if has_evaluation == "true" %}
 double Model::evaluate(@{ parameters }@) {
 {% if evaluates_apart %}
-  const DeviceGuard guard(memory_->context.device());
-  program.evaluate(memory_->evaluation(@{ argument_names }@));
-  memory_->fetch_evaluation_loss();
-  return memory_->loss();
+  Memory& own = *memory_;
+  const DeviceGuard guard(own.context.device());
+  const EvaluationStep step = own.evaluation(@{ argument_names }@);
+  own.run(own.evaluation_calls, {@{ symbol_list }@}, [&] {
+    program.evaluate(step);
+    own.fetch_evaluation_loss();
+  });
+  return own.loss();
 {% else %}
   return this->forward(@{ argument_names }@);
 {% endif %}
