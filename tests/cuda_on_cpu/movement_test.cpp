@@ -464,10 +464,11 @@ TEST(CudaConcat, ManyInputsAndVectors) {
 }
 
 TEST(CudaCausalMask, Rows) {
-  for (const auto& [queries, keys] : {std::pair<std::int64_t, std::int64_t>{5, 8}, {9, 7}, {1, 1}, {0, 4}}) {
+  for (const causal_mask_config& c : {causal_mask_config{.queries = 5, .keys = 8}, {9, 7}, {1, 1}, {0, 4}}) {
+    const std::int64_t queries = c.queries, keys = c.keys;
     const auto got = everywhere([&](CudaContext& context, Memory& memory) {
       float* y = memory.out<float>(queries * keys);
-      causal_mask(context, causal_mask_config{.queries = queries, .keys = keys}, y);
+      causal_mask(context, c, y);
       context.synchronize();
       memory.result(y, queries * keys);
     });
