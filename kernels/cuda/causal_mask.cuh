@@ -14,6 +14,7 @@ namespace graven::kernels {
 /// V elements an item; `items`: of a row.
 template <int V, class Index, class T>
 __global__ void causal_mask_kernel(Index n, divider<Index> items, T* y) {
+#pragma unroll 1
   for (Index i = static_cast<Index>(first_item()); i < n; i += static_cast<Index>(item_stride())) {
     const Index query = items.quotient(i), key = (i - query * items.divisor) * V;
     T values[V];

@@ -21,6 +21,7 @@ template <int V, class Index, class T>
 __global__ void fold_batch_norm_kernel(Index n, divider<Index> items, fold_batch_norm_config config, T* new_weight,
                                        T* new_bias, const T* weight, const T* bias, const T* gamma, const T* beta,
                                        const T* mean, const T* var) {
+#pragma unroll 1
   for (Index i = static_cast<Index>(first_item()); i < n; i += static_cast<Index>(item_stride())) {
     const Index c = items.quotient(i);
     const T scale = (gamma != nullptr ? gamma[c] : T(1)) / math::sqrt(var[c] + static_cast<T>(config.eps));

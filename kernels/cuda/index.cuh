@@ -9,7 +9,8 @@
 //
 // What is read and written moves at the speed of memory, rows 16 bytes a thread where they come in such. index_add
 // first sorts its index (key_sort.cuh), so that what is added to one row lies side by side: a thread adds up one item
-// of one row, in the order of the index, and the work grows with count * inner, beside what fills y. scatter and
+// of one row, in the order of the index, a block 32 columns where many are added to few rows. The work grows with
+// count * inner, beside what fills y. scatter and
 // scatter_add give a line along dim to a thread; of few and long lines they sort all places likewise.
 //
 // Sums are in the order of the index: what may meet in one place is added by one thread; of several written to one
@@ -167,6 +168,7 @@ __global__ void index_select_kernel(Index n, divider<Index> units, divider<Index
 template <int V, int Chunk, class Entry, class Index, class T>
 __global__ void index_add_kernel(Index n, divider<Index> units, divider<Index> outers, Index size, Index count,
                                  const Entry* __restrict__ sorted, T* y, const T* __restrict__ x) {
+#pragma unroll 1
   for (Index i = static_cast<Index>(first_item()); i < n; i += static_cast<Index>(item_stride())) {
     const Index line = units.quotient(i), s = outers.quotient(line), outer = line - s * outers.divisor;
     if (!is_first_of_key(sorted, s)) continue;
@@ -183,6 +185,66 @@ __global__ void index_add_kernel(Index n, divider<Index> units, divider<Index> o
           for (int v = 0; v < V; ++v) sum[v] = strided_sum(sum[v], values[k][v]);
         });
     store_vector(place, sum);
+  }
+}
+
+inline constexpr int kIndexAddChunk = 64;  ///< rows of x in shared memory
+
+/// The first entry whose key is not below `key`.
+template <class Entry, class Index>
+__device__ inline Index first_of_key(const Entry* sorted, Index count, std::uint64_t key) {
+  Index low = 0, high = count;
+  while (low < high) {
+    const Index middle = (low + high) / 2;
+    if (sort_key(sorted[middle]) < key)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/// Of few rows, to each of which many are added: a block of kBlock for 32 columns of one, whose first warp adds up, in
+/// their order, what all have loaded, while they load what comes next.
+template <class Entry, class Index, class T>
+__global__ void index_add_few_kernel(Index blocks, divider<Index> tiles, divider<Index> outers, Index inner, Index size,
+                                     Index count, const Entry* __restrict__ sorted, T* y, const T* __restrict__ x) {
+  constexpr int kHands = kBlock / 32, kEach = kIndexAddChunk / kHands;
+  __shared__ T rows[2][kIndexAddChunk][32];
+  const Index lane = static_cast<Index>(threadIdx.x % 32), hand = static_cast<Index>(threadIdx.x / 32);
+  for (Index block = static_cast<Index>(blockIdx.x); block < blocks; block += static_cast<Index>(gridDim.x)) {
+    const Index line = tiles.quotient(block), row = outers.quotient(line), outer = line - row * outers.divisor;
+    const Index column = (block - line * tiles.divisor) * 32 + lane;
+    const Index begin = first_of_key(sorted, count, static_cast<std::uint64_t>(row)),
+                end = first_of_key(sorted, count, static_cast<std::uint64_t>(row) + 1);
+    const T* const from = x + outer * count * inner + column;
+    const auto load_chunk = [&](Index first, int buffer) {
+      Index positions[kEach];
+#pragma unroll
+      for (int k = 0; k < kEach; ++k) {
+        const Index at = first + hand * kEach + k;
+        positions[k] = static_cast<Index>(sort_position(sorted[at < end ? at : begin]));
+      }
+#pragma unroll
+      for (int k = 0; k < kEach; ++k)
+        if (column < inner) rows[buffer][hand * kEach + k][lane] = from[positions[k] * inner];
+    };
+    if (begin == end) continue;
+    T* const place = y + (outer * size + row) * inner + column;
+    T sum = hand == 0 && column < inner ? *place : T(0);
+    int buffer = 0;
+    load_chunk(begin, buffer);
+    __syncthreads();
+    for (Index first = begin; first < end; first += kIndexAddChunk, buffer ^= 1) {
+      if (first + kIndexAddChunk < end) load_chunk(first + kIndexAddChunk, buffer ^ 1);
+      if (hand == 0 && column < inner) {
+        const Index some = end - first < kIndexAddChunk ? end - first : Index(kIndexAddChunk);
+#pragma unroll 8
+        for (Index k = 0; k < some; ++k) sum = strided_sum(sum, rows[buffer][k][lane]);
+      }
+      __syncthreads();
+    }
+    if (hand == 0 && column < inner) *place = sum;
   }
 }
 
@@ -338,26 +400,30 @@ void index_add(CudaContext& context, const index_select_config& config, T* y, co
     strided_copy(context, strided_copy_config{.rank = 1, .shape = {n}, .strides = {1}}, y, base);
   const std::int64_t added = config.outer * config.count * config.inner;
   if (n == 0 || added == 0) return;
-  // Rows are few: of each many are added, and more of them are loaded at a time.
-  const bool few_rows = config.count >= 8 * config.size;
-  const bool vectors = !few_rows && takes_vectors<T>(config.inner, y, x);
+  const bool few_rows = config.count >= kIndexAddChunk * config.size;
+  const bool vectors = takes_vectors<T>(config.inner, y, x);
   with_index(n > added ? n : added, [&]<class Index>() {
     using Entry = std::conditional_t<sizeof(Index) == 8, wide_sort_entry, std::uint64_t>;
     const sort_lines_config lines{1, config.count, config.count};
     const detail::sort_scratch<Entry> scratch = detail::scratch_for<Entry>(context, lines);
     sort_lines<Entry>(context, "index_add", lines, scratch.rest, index_rows<Entry>{index, config.size, config.skipped},
                       sort_runs<Entry>{scratch.sorted, 1, config.count});
-    const auto start = [&]<int V, int Chunk>() {
-      launch(context, "index_add", &index_add_kernel<V, Chunk, Entry, Index, T>, launch_shape(added / V), added / V,
+    if (few_rows) {
+      const std::int64_t tiles = (config.inner + 31) / 32, blocks = config.size * config.outer * tiles;
+      launch(context, "index_add", &index_add_few_kernel<Entry, Index, T>, launch_shape(blocks * kBlock, kBlock),
+             blocks, divider_of<Index>(tiles), divider_of<Index>(config.outer), config.inner, config.size, config.count,
+             scratch.sorted, y, x);
+      return;
+    }
+    const auto start = [&]<int V>() {
+      launch(context, "index_add", &index_add_kernel<V, 4, Entry, Index, T>, launch_shape(added / V), added / V,
              divider_of<Index>(config.inner / V), divider_of<Index>(config.outer), config.size, config.count,
              scratch.sorted, y, x);
     };
-    if (few_rows)
-      start.template operator()<1, 32>();
-    else if (vectors)
-      start.template operator()<vector_width<T>, 4>();
+    if (vectors)
+      start.template operator()<vector_width<T>>();
     else
-      start.template operator()<1, 4>();
+      start.template operator()<1>();
   });
 }
 

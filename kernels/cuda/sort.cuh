@@ -77,6 +77,7 @@ template <class Index, class T>
 __global__ void sort_backward_kernel(Index n, divider<Index> inner, divider<Index> count, std::int64_t size,
                                      T* __restrict__ dx, const T* __restrict__ dy,
                                      const std::int64_t* __restrict__ index) {
+#pragma unroll 1
   for (Index i = static_cast<Index>(first_item()); i < n; i += static_cast<Index>(item_stride())) {
     const Index line = inner.quotient(i), outer = count.quotient(line);
     const std::int64_t to = index[i];

@@ -59,6 +59,7 @@ __global__ void strided_copy_kernel(Index n, strided_view<Index> view, Unit* __r
 /// y at the places of the view += x, V elements an item.
 template <int V, class Index, class T>
 __global__ void strided_add_kernel(Index n, strided_view<Index> view, T* y, const T* x) {
+#pragma unroll 1
   for (Index i = static_cast<Index>(first_item()); i < n; i += static_cast<Index>(item_stride())) {
     T* place = y + strided_place(view, i) * V;
     T sum[V], value[V];
@@ -127,6 +128,7 @@ __global__ void strided_tiles_kernel(Index tiles, strided_tiles<Index> s, T* __r
 template <class Index, class T>
 __global__ void strided_add_sums_kernel(Index n, strided_view<Index> kept_y, strided_view<Index> kept_x, Index repeats,
                                         strided_view<Index> summed_x, T* y, const T* x) {
+#pragma unroll 1
   for (Index i = static_cast<Index>(first_item()); i < n; i += static_cast<Index>(item_stride())) {
     T& target = y[strided_place(kept_y, i)];
     const T* from = x + strided_place(kept_x, i);

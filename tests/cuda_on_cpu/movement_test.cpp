@@ -464,10 +464,11 @@ TEST(CudaConcat, ManyInputsAndVectors) {
 }
 
 TEST(CudaCausalMask, Rows) {
-  for (const auto& [queries, keys] : {std::pair<std::int64_t, std::int64_t>{5, 8}, {9, 7}, {1, 1}, {0, 4}}) {
+  for (const causal_mask_config& c : {causal_mask_config{.queries = 5, .keys = 8}, {9, 7}, {1, 1}, {0, 4}}) {
+    const std::int64_t queries = c.queries, keys = c.keys;
     const auto got = everywhere([&](CudaContext& context, Memory& memory) {
       float* y = memory.out<float>(queries * keys);
-      causal_mask(context, causal_mask_config{.queries = queries, .keys = keys}, y);
+      causal_mask(context, c, y);
       context.synchronize();
       memory.result(y, queries * keys);
     });
@@ -590,6 +591,7 @@ TEST(CudaIndex, RowsSelectedAndAdded) {
       {"an embedding, misplaced", {.outer = 1, .size = 60, .inner = 12, .count = 70}, 1, 60},
       {"with a padding", {.outer = 1, .size = 9, .inner = 5, .count = 50, .skipped = 4}, 0, 9},
       {"two rows of many", {.outer = 1, .size = 2, .inner = 36, .count = 300}, 0, 2},
+      {"few rows of many, one of none", {.outer = 2, .size = 4, .inner = 33, .count = 260, .skipped = 2}, 0, 3},
       {"columns", {.outer = 7, .size = 11, .inner = 1, .count = 20}, 0, 11},
       {"in the middle", {.outer = 3, .size = 8, .inner = 4, .count = 13}, 0, 8},
       {"more than are sorted at once", {.outer = 1, .size = 3000, .inner = 1, .count = 4500}, 0, 700},
@@ -597,7 +599,7 @@ TEST(CudaIndex, RowsSelectedAndAdded) {
       {"one", {.outer = 1, .size = 5, .inner = 3, .count = 1}, 0, 5},
   };
   for (const RowsCase& r : cases) expect_rows<float>(r, 0);
-  for (const std::size_t i : {0u, 3u, 5u}) {
+  for (const std::size_t i : {0u, 3u, 6u}) {
     expect_rows<double>(cases[i], 0);
     expect_rows<std::int64_t>(cases[i], 0);
     expect_rows<std::int8_t>(cases[i], 0);
