@@ -9,8 +9,10 @@
 // kColumnBytes, which the device's cache keeps until the product has read them; the device's memory sees the images and
 // the weights once. With groups, each group's product is one of a batch.
 //
-// In the first two, a row lists the taps of one channel side by side, as the weights do; in the third the channels of
-// one tap, so that neighbours read neighbours, and the weights are rearranged for it.
+// A row lists its elements in one of two orders. By channels: [groups, taps, in/groups], so that a thread moves 16
+// bytes and neighbours read neighbours; the weights are rearranged for it, and their gradient back. By taps: as the
+// weights are stored; where there are fewer pixels than output channels, the weights are larger than the columns and
+// stay as they are. dx is always gathered from rows by channels.
 #pragma once
 
 #include "conv2d_shape.cuh"
@@ -24,44 +26,72 @@ constexpr std::int64_t conv2d_weights(const conv2d_config& s) {
   return s.out_channels * (s.in_channels / s.groups) * s.kernel_height * s.kernel_width;
 }
 
-/// Pixels in a row that a thread of conv2d_columns_kernel goes through.
-inline constexpr int kColumnPixels = 8;
+/// Pixels in a row that a thread of conv2d_columns_kernel asks for before it writes the first.
+inline constexpr int kColumnPixels = 4;
 
-/// columns [pixels, channels, taps] of the output's pixels from `first` on; 0 outside the image. A thread has one place
-/// of a row, blockDim.y rows are neighbours.
-template <class T>
-__global__ void conv2d_columns_kernel(conv2d_config s, std::int64_t first, int pixels, T* columns, const T* x) {
+/// columns [pixels, row] of the output's pixels from `first` on; 0 outside the image. A thread has one place of a row
+/// (by channels: four neighbours), blockDim.y threads have neighbouring pixels.
+template <bool ByChannels>
+__global__ void conv2d_columns_kernel(conv2d_config s, int first, int pixels, float* columns, const float* x) {
+  constexpr int lanes = ByChannels ? 4 : 1;
   const auto channels = static_cast<int>(s.in_channels), width = static_cast<int>(s.in_width),
              height = static_cast<int>(s.in_height), out_width = static_cast<int>(s.out_width),
              out_height = static_cast<int>(s.out_height), kernel_width = static_cast<int>(s.kernel_width),
              taps = static_cast<int>(s.kernel_height) * kernel_width, row = channels * taps;
-  const int place = static_cast<int>(blockIdx.x) * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
+  const int place =
+      (static_cast<int>(blockIdx.x) * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * lanes;
   if (place >= row) return;
-  const int channel = place / taps, tap = place - channel * taps, tap_y = tap / kernel_width,
-            tap_x = tap - tap_y * kernel_width;
+  int channel, tap;
+  if constexpr (ByChannels) {
+    const int each = channels / static_cast<int>(s.groups), group = place / (taps * each),
+              within = place - group * taps * each;
+    tap = within / each;
+    channel = group * each + within - tap * each;
+  } else {
+    channel = place / taps;
+    tap = place - channel * taps;
+  }
+  const int tap_y = tap / kernel_width, tap_x = tap - tap_y * kernel_width;
   const int stride_y = static_cast<int>(s.stride_height), stride_x = static_cast<int>(s.stride_width),
             shift_y = tap_y * static_cast<int>(s.dilation_height) - static_cast<int>(s.padding_height),
             shift_x = tap_x * static_cast<int>(s.dilation_width) - static_cast<int>(s.padding_width);
+  const std::int64_t image_elements = s.in_height * s.in_width * s.in_channels;
   const int step = static_cast<int>(gridDim.y) * static_cast<int>(blockDim.y) * kColumnPixels;
   for (int begin = (static_cast<int>(blockIdx.y) * static_cast<int>(blockDim.y) + static_cast<int>(threadIdx.y)) *
                    kColumnPixels;
        begin < pixels; begin += step) {
-    const std::int64_t pixel = first + begin;
-    const std::int64_t line = pixel / out_width;
-    auto at_x = static_cast<int>(pixel - line * out_width);
-    std::int64_t image = line / out_height;
-    int at_y = static_cast<int>(line - image * out_height);
-    const int end = begin + kColumnPixels < pixels ? begin + kColumnPixels : pixels;
-    for (int p = begin; p < end; ++p) {
+    const int line = (first + begin) / out_width;
+    int at_x = first + begin - line * out_width, image = line / out_height, at_y = line - image * out_height;
+    float values[kColumnPixels][lanes];
+#pragma unroll
+    for (int k = 0; k < kColumnPixels; ++k) {
       const int in_y = at_y * stride_y + shift_y, in_x = at_x * stride_x + shift_x;
-      const bool inside = in_y >= 0 && in_y < height && in_x >= 0 && in_x < width;
-      columns[p * row + place] =
-          inside ? x[image * height * width * channels + (in_y * width + in_x) * channels + channel] : T(0);
-      if (++at_x < out_width) continue;
-      at_x = 0;
-      if (++at_y < out_height) continue;
-      at_y = 0;
-      ++image;
+      const bool inside = begin + k < pixels && in_y >= 0 && in_y < height && in_x >= 0 && in_x < width;
+      const float* const from = x + image * image_elements + (in_y * width + in_x) * channels + channel;
+      if constexpr (ByChannels) {
+        const float4 value = inside ? *reinterpret_cast<const float4*>(from) : float4{0, 0, 0, 0};
+        values[k][0] = value.x, values[k][1] = value.y, values[k][2] = value.z, values[k][3] = value.w;
+      } else {
+        values[k][0] = inside ? *from : 0.0f;
+      }
+      ++at_x;
+      if (at_x == out_width) {
+        at_x = 0;
+        ++at_y;
+      }
+      if (at_y == out_height) {
+        at_y = 0;
+        ++image;
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kColumnPixels; ++k) {
+      if (begin + k >= pixels) continue;
+      float* const to = columns + static_cast<std::int64_t>(begin + k) * row + place;
+      if constexpr (ByChannels)
+        *reinterpret_cast<float4*>(to) = float4{values[k][0], values[k][1], values[k][2], values[k][3]};
+      else
+        *to = values[k][0];
     }
   }
 }
@@ -129,12 +159,41 @@ __global__ void conv2d_gather_kernel(conv2d_config s, conv2d_chunk chunk, bool a
   }
 }
 
-/// to [out, taps, in] from [out, in, taps].
-template <class T>
-__global__ void conv2d_channels_last_kernel(std::int64_t n, std::int64_t in, std::int64_t taps, T* to, const T* from) {
-  for (std::int64_t i = first_item(); i < n; i += item_stride()) {
-    const std::int64_t o = i / in / taps, tap = i / in % taps, channel = i % in;
-    to[i] = from[(o * in + channel) * taps + tap];
+/// Weights that a block of conv2d_rearrange_kernel turns at a time.
+inline constexpr int kRearrangeTile = 2048;
+
+/// to [out, taps, in] from [out, in, taps], or `Back`: a block for `tile` channels in of a channel out.
+template <bool Back, class T>
+__global__ void conv2d_rearrange_kernel(int out, int in, int taps, int tile, T* to, const T* from) {
+  __shared__ T turned[kRearrangeTile];
+  const int first = static_cast<int>(blockIdx.x) * tile, channels = first + tile < in ? tile : in - first,
+            n = channels * taps;
+  for (int o = static_cast<int>(blockIdx.y); o < out; o += static_cast<int>(gridDim.y)) {
+    const std::int64_t by_taps = (static_cast<std::int64_t>(o) * in + first) * taps,
+                       by_channels = static_cast<std::int64_t>(o) * in * taps + first;
+    if (n > kRearrangeTile) {  // more taps of one channel than there is room for
+      for (int tap = static_cast<int>(threadIdx.x); tap < n; tap += static_cast<int>(blockDim.x)) {
+        const std::int64_t apart = by_channels + static_cast<std::int64_t>(tap) * in;
+        to[Back ? by_taps + tap : apart] = from[Back ? apart : by_taps + tap];
+      }
+      continue;
+    }
+    for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) {
+      const int tap = i / channels, channel = i - tap * channels;
+      if constexpr (Back)
+        turned[channel * taps + tap] = from[by_channels + static_cast<std::int64_t>(tap) * in + channel];
+      else
+        turned[i] = from[by_taps + i];
+    }
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) {
+      const int tap = i / channels, channel = i - tap * channels;
+      if constexpr (Back)
+        to[by_taps + i] = turned[i];
+      else
+        to[by_channels + static_cast<std::int64_t>(tap) * in + channel] = turned[channel * taps + tap];
+    }
+    __syncthreads();  // before the next use of `turned`
   }
 }
 
@@ -171,17 +230,37 @@ inline std::int64_t conv2d_chunk_pixels(const conv2d_config& s) {
   return pixels < conv2d_pixels(s) ? pixels : conv2d_pixels(s);
 }
 
-inline void conv2d_columns(CudaContext& context, const conv2d_config& s, std::int64_t first, std::int64_t pixels,
-                           float* columns, const float* x) {
-  const std::int64_t row = conv2d_row(s);
+/// Whether rows of columns are to list channels side by side.
+inline bool conv2d_lists_channels(const conv2d_config& s, const float* x) {
+  return (s.in_channels / s.groups) % 4 == 0 && conv2d_pixels(s) >= s.out_channels &&
+         reinterpret_cast<std::uintptr_t>(x) % 16 == 0;
+}
+
+inline void conv2d_columns(CudaContext& context, const conv2d_config& s, bool by_channels, std::int64_t first,
+                           std::int64_t pixels, float* columns, const float* x) {
+  const std::int64_t places = conv2d_row(s) / (by_channels ? 4 : 1);
   unsigned across = 256;
-  while (across > 32 && row <= across / 2) across /= 2;
+  while (across > 32 && places <= across / 2) across /= 2;
   const unsigned down = 256 / across;
   const std::int64_t blocks = (pixels + down * kColumnPixels - 1) / (down * kColumnPixels);
-  const LaunchShape shape{
-      dim3(static_cast<unsigned>((row + across - 1) / across), static_cast<unsigned>(blocks < 65535 ? blocks : 65535)),
-      dim3(across, down)};
-  launch(context, "conv2d", &conv2d_columns_kernel<float>, shape, s, first, pixels, columns, x);
+  const LaunchShape shape{dim3(static_cast<unsigned>((places + across - 1) / across),
+                               static_cast<unsigned>(blocks < 65535 ? blocks : 65535)),
+                          dim3(across, down)};
+  launch(context, "conv2d", by_channels ? &conv2d_columns_kernel<true> : &conv2d_columns_kernel<false>, shape, s, first,
+         pixels, columns, x);
+}
+
+template <bool Back>
+void conv2d_rearrange(CudaContext& context, const conv2d_config& s, float* to, const float* from) {
+  const std::int64_t in = s.in_channels / s.groups, taps = s.kernel_height * s.kernel_width;
+  std::int64_t tile = kRearrangeTile / taps;
+  if (tile > 32) tile = tile / 32 * 32;  // lines of 128 bytes
+  if (tile < 1) tile = 1;
+  if (tile > in) tile = in;
+  const LaunchShape shape{dim3(static_cast<unsigned>((in + tile - 1) / tile),
+                               static_cast<unsigned>(s.out_channels < 65535 ? s.out_channels : 65535)),
+                          dim3(256)};
+  launch(context, "conv2d", &conv2d_rearrange_kernel<Back, float>, shape, s.out_channels, in, taps, tile, to, from);
 }
 
 template <class F, int Lanes>
@@ -199,10 +278,12 @@ inline void conv2d_by_columns(CudaContext& context, const conv2d_config& s, floa
                               fused_epilogue fused, const float* bias) {
   const std::int64_t chunk = detail::conv2d_chunk_pixels(s), row = detail::conv2d_row(s), each = row / s.groups,
                      outs = s.out_channels / s.groups, all = detail::conv2d_pixels(s);
-  const detail::Conv2dWorkspace workspace(context, 0, chunk * row);
+  const bool by_channels = detail::conv2d_lists_channels(s, x);
+  const detail::Conv2dWorkspace workspace(context, by_channels ? conv2d_weights(s) : 0, chunk * row);
+  if (by_channels) detail::conv2d_rearrange<false>(context, s, workspace.weights, w);
   for (std::int64_t first = 0; first < all; first += chunk) {
     const std::int64_t pixels = first + chunk < all ? chunk : all - first;
-    detail::conv2d_columns(context, s, first, pixels, workspace.columns, x);
+    detail::conv2d_columns(context, s, by_channels, first, pixels, workspace.columns, x);
     matrix_product(context,
                    matrix_product_shape{.batch = s.groups,
                                         .m = pixels,
@@ -214,8 +295,8 @@ inline void conv2d_by_columns(CudaContext& context, const conv2d_config& s, floa
                                         .a_leading = row,
                                         .c_leading = s.out_channels,
                                         .transpose_b = true},
-                   y + first * s.out_channels, static_cast<const float*>(workspace.columns), w, fused, bias,
-                   workspace.scratch);
+                   y + first * s.out_channels, static_cast<const float*>(workspace.columns),
+                   by_channels ? workspace.weights : w, fused, bias, workspace.scratch);
   }
 }
 
@@ -223,10 +304,11 @@ inline void conv2d_by_columns_backward_weight(CudaContext& context, const conv2d
                                               const float* x) {
   const std::int64_t chunk = detail::conv2d_chunk_pixels(s), row = detail::conv2d_row(s), each = row / s.groups,
                      outs = s.out_channels / s.groups, all = detail::conv2d_pixels(s);
-  const detail::Conv2dWorkspace workspace(context, 0, chunk * row);
+  const bool by_channels = detail::conv2d_lists_channels(s, x);
+  const detail::Conv2dWorkspace workspace(context, by_channels ? conv2d_weights(s) : 0, chunk * row);
   for (std::int64_t first = 0; first < all; first += chunk) {
     const std::int64_t pixels = first + chunk < all ? chunk : all - first;
-    detail::conv2d_columns(context, s, first, pixels, workspace.columns, x);
+    detail::conv2d_columns(context, s, by_channels, first, pixels, workspace.columns, x);
     matrix_product(context,
                    matrix_product_shape{.batch = s.groups,
                                         .m = outs,
@@ -239,9 +321,10 @@ inline void conv2d_by_columns_backward_weight(CudaContext& context, const conv2d
                                         .b_leading = row,
                                         .transpose_a = true,
                                         .accumulate = first > 0},
-                   dw, dy + first * s.out_channels, static_cast<const float*>(workspace.columns), fused_epilogue::none,
-                   nullptr, workspace.scratch);
+                   by_channels ? workspace.weights : dw, dy + first * s.out_channels,
+                   static_cast<const float*>(workspace.columns), fused_epilogue::none, nullptr, workspace.scratch);
   }
+  if (by_channels) detail::conv2d_rearrange<true>(context, s, dw, workspace.weights);
 }
 
 /// Chunks are whole images, or lines of one image that is too large.
@@ -254,10 +337,8 @@ void conv2d_by_columns_backward_input(CudaContext& context, const conv2d_config&
   if (chunk.images < 1) chunk = {.image = 0, .images = 1, .line = 0, .lines = lines < 1 ? 1 : lines};
   const std::int64_t most_images = chunk.images, most_lines = chunk.lines;
   const bool by_quads = (s.in_channels / s.groups) % 4 == 0 && reinterpret_cast<std::uintptr_t>(dx) % 16 == 0;
-  const std::int64_t weights = conv2d_weights(s);
-  const detail::Conv2dWorkspace workspace(context, weights, most_images * most_lines * s.out_width * row);
-  launch(context, "conv2d_backward_input", &conv2d_channels_last_kernel<float>, launch_shape(weights), weights,
-         s.in_channels / s.groups, s.kernel_height * s.kernel_width, workspace.weights, w);
+  const detail::Conv2dWorkspace workspace(context, conv2d_weights(s), most_images * most_lines * s.out_width * row);
+  detail::conv2d_rearrange<false>(context, s, workspace.weights, w);
   for (chunk.image = 0; chunk.image < s.batch; chunk.image += most_images) {
     chunk.images = chunk.image + most_images < s.batch ? most_images : s.batch - chunk.image;
     for (chunk.line = 0; chunk.line < s.out_height; chunk.line += most_lines) {

@@ -194,12 +194,85 @@ __global__ void conv2d_depthwise_gather_kernel(conv2d_config s, float* dx, const
   }
 }
 
+/// What the threads of a block that have the same channels have summed, for the taps from `first` on, becomes the
+/// block's part of sums [pieces, taps, channels]. Every thread of the block comes here.
+template <int Lanes, int Taps>
+__device__ inline void depthwise_sums(const depthwise_lanes<Lanes> (&sum)[Taps], int first, int taps, int channels,
+                                      int channel, float* sums) {
+  __shared__ float joined[256 * Lanes];
+  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
+#pragma unroll
+  for (int each = 0; each < Taps; ++each) {
+    for (int lane = 0; lane < Lanes; ++lane) joined[thread * Lanes + lane] = sum[each].lane[lane];
+    for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (threadIdx.y < half)
+        for (int lane = 0; lane < Lanes; ++lane)
+          joined[thread * Lanes + lane] += joined[(thread + half * blockDim.x) * Lanes + lane];
+    }
+    if (threadIdx.y == 0 && channel < channels)
+      for (int lane = 0; lane < Lanes; ++lane)
+        sums[(static_cast<std::int64_t>(blockIdx.y) * taps + first + each) * channels + channel + lane] =
+            joined[thread * Lanes + lane];
+    __syncthreads();  // before the next use of `joined`
+  }
+}
+
+/// A 3x3 kernel without dilation: each thread goes along whole lines of the output, keeping the three columns of the
+/// image that are under the kernel.
+template <int Lanes, int Stride>
+__global__ void conv2d_depthwise_weight_lines_kernel(conv2d_config s, float* sums, const float* dy, const float* x) {
+  const auto channels = static_cast<int>(s.in_channels), width = static_cast<int>(s.in_width),
+             height = static_cast<int>(s.in_height), out_width = static_cast<int>(s.out_width),
+             out_height = static_cast<int>(s.out_height), padding_x = static_cast<int>(s.padding_width),
+             lines = static_cast<int>(s.batch) * out_height;
+  const int channel =
+      (static_cast<int>(blockIdx.x) * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * Lanes;
+  const bool works = channel < channels;
+  depthwise_lanes<Lanes> sum[9] = {};
+  for (int line = static_cast<int>(blockIdx.y * blockDim.y + threadIdx.y); works && line < lines;
+       line += static_cast<int>(gridDim.y * blockDim.y)) {
+    const std::int64_t image = line / out_height;
+    const int top = (line - static_cast<int>(image) * out_height) * Stride - static_cast<int>(s.padding_height);
+    const float* const x_image = x + image * height * width * channels + channel;
+    const float* const gradients = dy + static_cast<std::int64_t>(line) * out_width * channels + channel;
+    depthwise_lanes<Lanes> seen[3][3];
+    const auto look = [&](int column, int in_x) {
+#pragma unroll
+      for (int tap_y = 0; tap_y < 3; ++tap_y) {
+        const int in_y = top + tap_y;
+        if (in_y >= 0 && in_y < height && in_x >= 0 && in_x < width)
+          seen[tap_y][column] = depthwise_load<Lanes>(x_image + (in_y * width + in_x) * channels);
+        else
+          seen[tap_y][column] = {};
+      }
+    };
+#pragma unroll
+    for (int column = 0; column < 3 - Stride; ++column) look(column, column - padding_x);
+    for (int out_x = 0; out_x < out_width; ++out_x) {
+#pragma unroll
+      for (int column = 3 - Stride; column < 3; ++column) look(column, out_x * Stride - padding_x + column);
+      const depthwise_lanes<Lanes> gradient = depthwise_load<Lanes>(gradients + out_x * channels);
+#pragma unroll
+      for (int tap_y = 0; tap_y < 3; ++tap_y) {
+#pragma unroll
+        for (int tap_x = 0; tap_x < 3; ++tap_x)
+#pragma unroll
+          for (int lane = 0; lane < Lanes; ++lane)
+            sum[tap_y * 3 + tap_x].lane[lane] += seen[tap_y][tap_x].lane[lane] * gradient.lane[lane];
+#pragma unroll
+        for (int column = 0; column < 3 - Stride; ++column) seen[tap_y][column] = seen[tap_y][column + Stride];
+      }
+    }
+  }
+  depthwise_sums<Lanes, 9>(sum, 0, 9, channels, channel, sums);
+}
+
 /// Pieces of the pixels (blockIdx.y) of the gradient of w: sums [pieces, taps, channels]. blockDim.x threads run along
 /// the channels, blockDim.y along the pixels. `Taps`: all at once, in registers; or 1: blockIdx.z says which.
 template <int Lanes, int Taps>
 __global__ void conv2d_depthwise_weight_kernel(conv2d_config s, int pieces, float* sums, const float* dy,
                                                const float* x) {
-  __shared__ float joined[256 * Lanes];
   const auto channels = static_cast<int>(s.in_channels), width = static_cast<int>(s.in_width),
              height = static_cast<int>(s.in_height), out_width = static_cast<int>(s.out_width),
              out_height = static_cast<int>(s.out_height), kernel_width = static_cast<int>(s.kernel_width),
@@ -231,22 +304,7 @@ __global__ void conv2d_depthwise_weight_kernel(conv2d_config s, int pieces, floa
       for (int lane = 0; lane < Lanes; ++lane) sum[each].lane[lane] += value.lane[lane] * gradient.lane[lane];
     }
   }
-  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
-#pragma unroll
-  for (int each = 0; each < Taps; ++each) {
-    for (int lane = 0; lane < Lanes; ++lane) joined[thread * Lanes + lane] = sum[each].lane[lane];
-    for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
-      __syncthreads();
-      if (threadIdx.y < half)
-        for (int lane = 0; lane < Lanes; ++lane)
-          joined[thread * Lanes + lane] += joined[(thread + half * blockDim.x) * Lanes + lane];
-    }
-    const int tap = Taps == 1 ? static_cast<int>(blockIdx.z) : each;
-    if (threadIdx.y == 0 && works)
-      for (int lane = 0; lane < Lanes; ++lane)
-        sums[(static_cast<int>(blockIdx.y) * taps + tap) * channels + channel + lane] = joined[thread * Lanes + lane];
-    __syncthreads();  // before the next use of `joined`
-  }
+  depthwise_sums<Lanes, Taps>(sum, Taps == 1 ? static_cast<int>(blockIdx.z) : 0, taps, channels, channel, sums);
 }
 
 /// dw [channels, taps] from the pieces' sums [pieces, taps, channels]: 32 neighbours a block, which blockDim.y threads
@@ -349,7 +407,13 @@ inline void conv2d_depthwise_backward_weight(CudaContext& context, const conv2d_
     const unsigned down = 256 / across, blocks = static_cast<unsigned>((quads + across - 1) / across);
     const bool all_taps = detail::depthwise_is_3x3(s);
     // As many pieces as keep a large device busy, but of no less than four pixels a thread.
-    std::int64_t pieces = pixels / (down * 4), most = 384 / blocks;
+    const std::int64_t most = blocks < 384 ? 384 / blocks : 1, lines = s.batch * s.out_height;
+    const bool by_lines = all_taps && s.stride_height == s.stride_width && s.stride_width <= 2 && lines >= 64 * down;
+    std::int64_t pieces = pixels / (down * 4);
+    if (by_lines) {  // each thread as many lines
+      const std::int64_t turns = (lines + down * most - 1) / (down * most);
+      pieces = (lines + down * turns - 1) / (down * turns);
+    }
     if (pieces > most) pieces = most;
     if (pieces < 1) pieces = 1;
     auto* const sums =
@@ -359,7 +423,14 @@ inline void conv2d_depthwise_backward_weight(CudaContext& context, const conv2d_
     const auto start = [&](auto* kernel) {
       launch(context, "conv2d_backward_weight", kernel, shape, s, pieces, sums, dy, x);
     };
-    if (all_taps)
+    const auto start_lines = [&](auto* kernel) {
+      launch(context, "conv2d_backward_weight", kernel, shape, s, sums, dy, x);
+    };
+    if (by_lines && s.stride_width == 1)
+      start_lines(&conv2d_depthwise_weight_lines_kernel<Lanes, 1>);
+    else if (by_lines)
+      start_lines(&conv2d_depthwise_weight_lines_kernel<Lanes, 2>);
+    else if (all_taps)
       start(&conv2d_depthwise_weight_kernel<Lanes, 9>);
     else
       start(&conv2d_depthwise_weight_kernel<Lanes, 1>);

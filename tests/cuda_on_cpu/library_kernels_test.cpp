@@ -202,8 +202,12 @@ TEST(CudaConv2d, ForwardAndGradients) {
   add_case(1, 9, 8, 4, 4, 3, 1, 2, 2, 4);
   add_case(1, 4, 4, 4, 4, 3, 1, 3, 1, 4);          // more padding than the kernel reaches
   add_case(1, 64, 66, 256, 256, 3, 1, 1, 1, 256);  // strips of a row, and pieces of the gradient of w
-  add_case(1, 30, 32, 1024, 2, 3, 1, 1, 1, 1);     // several chunks of columns: lines of an image
-  add_case(8, 10, 16, 1024, 1, 3, 1, 1, 1, 1);     // and images
+  add_case(8, 64, 5, 128, 128, 3, 1, 1, 1, 128);   // its gradient by lines of the image
+  add_case(8, 130, 8, 132, 132, 3, 2, 1, 1, 132);
+  add_case(1, 4, 5, 8, 32, 3, 1, 1, 1, 1);      // fewer pixels than weights of a tap
+  add_case(1, 46, 47, 4, 2, 46, 1, 0, 1, 1);    // more taps than are turned in shared memory
+  add_case(1, 30, 32, 1024, 2, 3, 1, 1, 1, 1);  // several chunks of columns: lines of an image
+  add_case(8, 10, 16, 1024, 1, 3, 1, 1, 1, 1);  // and images
   for (const conv2d_config& c : cases) {
     const std::int64_t inputs = c.batch * c.in_height * c.in_width * c.in_channels,
                        outputs = c.batch * c.out_height * c.out_width * c.out_channels;
