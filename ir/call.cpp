@@ -14,7 +14,7 @@ static std::span<const ValueId> values_of(const Node& node, std::size_t input) {
 /// Whether an input is an array of pointers: the operands of a functor are arguments of their own.
 static bool is_list(const InputSpec& input) { return input.variadic && input.role != InputRole::operand; }
 
-std::vector<Argument> arguments_of(const Node& node, const KernelCall& call, bool numbers_by_value) {
+std::vector<Argument> arguments_of(const Node& node, const KernelCall& call, bool numbers_from_hyper) {
   using Kind = Argument::Kind;
   const std::vector<InputSpec>& inputs = node.op->inputs;
   std::vector<Argument> list;
@@ -32,7 +32,7 @@ std::vector<Argument> arguments_of(const Node& node, const KernelCall& call, boo
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (is_list(inputs[i])) continue;
     const std::span<const ValueId> values = values_of(node, i);
-    const Kind kind = inputs[i].number() && (numbers_by_value || is_update(*node.op)) ? Kind::number : Kind::input;
+    const Kind kind = inputs[i].number() && (numbers_from_hyper || is_update(*node.op)) ? Kind::number : Kind::input;
     if (inputs[i].variadic)
       for (std::size_t k = 0; k < values.size(); ++k) list.push_back({kind, i, values.subspan(k, 1)});
     else

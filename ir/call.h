@@ -52,7 +52,7 @@ struct Argument {
     sizes,      ///< an array of numbers: sizes_of()
     input,      ///< a pointer, of a donated one that to its new value as well; the states of an update, lists or not,
                 ///< stand last, and those alone that there are
-    number,     ///< a scalar input by value: f64 or i64
+    number,     ///< a scalar input, f64 or i64, as `hyper` names it: by value, or where it lies on a device
     workspace,  ///< KernelCall::workspace_bytes of memory
     where,      ///< a text that says whose indices these are; it may be left out
   };
@@ -64,9 +64,9 @@ struct Argument {
   ValueId value() const { return values.empty() ? kNone : values.front(); }
 };
 
-/// The arguments of a node's kernel; they refer to the node. `numbers_by_value`: for a device, which cannot read the
-/// host's memory; on the host only updates take their numbers so.
-std::vector<Argument> arguments_of(const Node& node, const KernelCall& call, bool numbers_by_value = false);
+/// The arguments of a node's kernel; they refer to the node. `numbers_from_hyper`: of every kernel, for a device, whose
+/// `hyper` holds pointers; on the host only updates take their numbers so.
+std::vector<Argument> arguments_of(const Node& node, const KernelCall& call, bool numbers_from_hyper = false);
 
 /// What the argument `sizes` holds: KernelCall::sizes, or the elements of each of the first list's tensors.
 std::vector<Dim> sizes_of(const Graph& graph, const KernelCall& call, const Argument& sizes);

@@ -393,7 +393,7 @@ class Writer {
     Call call;
     call.modules = ir::modules_of(n.origins);
     call.location = ir::place_of(n.origins);
-    for (const ir::Argument& argument : ir::arguments_of(n, step.call, style_.numbers_by_value))
+    for (const ir::Argument& argument : ir::arguments_of(n, step.call, style_.numbers_from_hyper))
       if (std::optional<Code> code = code_of(argument, step, call)) call.arguments.push_back(std::move(*code));
     call.function = step.call.reference ? "reference::" + step.call.name : step.call.name;
     if (!template_arguments.empty()) call.function += "<" + join(template_arguments) + ">";

@@ -25,8 +25,8 @@ struct CallStyle {
   /// last time; empty: it is kept.
   std::string release = "";
   std::string release_header = "";
-  bool numbers_by_value = false;  ///< of every kernel: a device cannot read what the host has (ir/call.h)
-  bool says_where = true;         ///< kernels are told whose indices they are given, for errors when they run
+  bool numbers_from_hyper = false;  ///< of every kernel: where they lie on the device (ir/call.h)
+  bool says_where = true;           ///< kernels are told whose indices they are given, for errors when they run
 };
 
 /// A library that kernels call.

@@ -1,6 +1,6 @@
 // Convolutions against the card's limits: timing.cuh.
 //
-//   nvcc -std=c++20 -O3 -arch=native -I. tests/gpu/convolutions.cu -lcublasLt -lcudnn -o convolutions
+//   nvcc -std=c++20 -O3 -arch=native -I. tests/gpu/convolutions.cu -lcublasLt -o convolutions
 //   ./convolutions [--filter TEXT] [--json FILE] [--check]
 //
 // Layers of ResNet-50, one image and 64, and of MobileNetV2: the layer with a bias and ReLU, and both gradients without

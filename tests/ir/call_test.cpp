@@ -9,10 +9,10 @@ namespace graven::ir {
 namespace {
 
 /// "threads config output.0 input.x": inputs by their names, absent ones with a "?".
-std::string text_of(const Graph& graph, const KernelCall& call, bool numbers_by_value = false) {
+std::string text_of(const Graph& graph, const KernelCall& call, bool numbers_from_hyper = false) {
   const Node& node = graph.nodes.back();
   std::string text;
-  for (const Argument& a : arguments_of(node, call, numbers_by_value)) {
+  for (const Argument& a : arguments_of(node, call, numbers_from_hyper)) {
     const auto input = [&](const char* kind) {
       const bool absent = a.values.empty() || a.values.front() == kNone;
       return kind + std::string(node.op->inputs[a.index].name) + (absent ? "?" : "");
@@ -65,7 +65,7 @@ struct Made {
     graph.add_node(get_op(op), values, std::move(attributes), {});
   }
   KernelCall call() const { return lower({graph, graph.nodes.back()}); }
-  std::string text(bool numbers_by_value = false) const { return text_of(graph, call(), numbers_by_value); }
+  std::string text(bool numbers_from_hyper = false) const { return text_of(graph, call(), numbers_from_hyper); }
 };
 
 const TensorType kRow{DType::f32, {6}}, kRows{DType::f32, {4, 6}}, kRate{DType::f64, {}}, kStep{DType::i64, {}};

@@ -22,7 +22,7 @@ Target make_cuda_target() {
                  .kernel_extension = ".cuh",
                  .copy = "copy_on_device(context, {to}, {from}, {bytes});",
                  .copy_header = "",
-                 .numbers_by_value = true,
+                 .numbers_from_hyper = true,
                  .says_where = false};
   style.model_extension = ".cu";
   style.execution_type = "CudaContext&";
