@@ -41,12 +41,26 @@ class CudaError : public std::runtime_error {
 /// Memory that the device or the system does not give.
 class CudaOutOfMemory : public std::bad_alloc {
  public:
-  explicit CudaOutOfMemory(const char* call) : text_(std::string("CUDA: out of memory in ") + call) {}
+  explicit CudaOutOfMemory(std::string text) : text_(std::move(text)) {}
   const char* what() const noexcept override { return text_.c_str(); }
 
  private:
   std::string text_;
 };
+
+/// What helps where the machine is at fault, or the way in which the program was built; else nothing.
+inline const char* cuda_advice(cudaError_t error) {
+  switch (error) {
+    case cudaErrorInsufficientDriver:
+      return ": the NVIDIA driver is missing, or older than the CUDA that this was built with; see nvidia-smi";
+    case cudaErrorNoDevice:
+      return ": there is no CUDA device, or CUDA_VISIBLE_DEVICES hides it; see nvidia-smi";
+    case cudaErrorNoKernelImageForDevice:
+      return ": this was built for other devices; configure it with -DGRAVEN_CUDA_ARCHITECTURES=native";
+    default:
+      return "";
+  }
+}
 
 [[noreturn]] inline void throw_cuda_error(const char* library, const char* error, const char* call, const char* file,
                                           int line) {
@@ -58,9 +72,10 @@ class CudaOutOfMemory : public std::bad_alloc {
 inline void check_cuda(cudaError_t error, const char* call, const char* file, int line) {
   if (error == cudaSuccess) return;
   (void)cudaGetLastError();  // or it would be found by whoever asks next
-  if (error == cudaErrorMemoryAllocation) throw CudaOutOfMemory(call);
-  throw_cuda_error("CUDA", (std::string(cudaGetErrorName(error)) + " (" + cudaGetErrorString(error) + ")").c_str(),
-                   call, file, line);
+  if (error == cudaErrorMemoryAllocation) throw CudaOutOfMemory(std::string("CUDA: out of memory in ") + call);
+  const std::string text =
+      std::string(cudaGetErrorName(error)) + " (" + cudaGetErrorString(error) + cuda_advice(error) + ")";
+  throw_cuda_error("CUDA", text.c_str(), call, file, line);
 }
 #define GRAVEN_CUDA(call) ::graven::kernels::check_cuda((call), #call, __FILE__, __LINE__)
 
@@ -87,6 +102,17 @@ class DeviceGuard {
   int before_ = 0;
   bool changed_ = false;
 };
+
+/// Before anything is allocated: the current device has `bytes` free for `what`.
+inline void require_device_memory(std::size_t bytes, const char* what) {
+  std::size_t free = 0, total = 0;
+  int device = 0;
+  GRAVEN_CUDA(cudaGetDevice(&device));
+  GRAVEN_CUDA(cudaMemGetInfo(&free, &total));
+  if (bytes > free)
+    throw CudaOutOfMemory("CUDA device " + std::to_string(device) + ": " + what + " take " + std::to_string(bytes) +
+                          " bytes, and " + std::to_string(free) + " of " + std::to_string(total) + " are free");
+}
 
 /// Memory of the current device, with one owner.
 class DeviceBuffer {

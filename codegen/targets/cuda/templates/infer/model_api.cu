@@ -112,6 +112,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 
 Weights::Weights(const std::string& path, int device) {
   const DeviceGuard guard(device);
+  require_device_memory(weight_bytes(), "weights");
   CudaContext context;
   memory_ = std::make_unique<Memory>(context);
   if (!path.empty()) {
@@ -138,6 +139,7 @@ Weights::~Weights() = default;
 Model::Model(std::shared_ptr<const Weights> weights) {
   if (weights == nullptr) throw std::runtime_error("a model needs weights");
   const DeviceGuard guard(weights->memory_->device);
+  require_device_memory(input_bytes() + output_bytes() + kArenaBytes, "inputs, outputs and the memory plan");
   memory_ = std::make_unique<Memory>(std::move(weights));
 }
 Model::~Model() = default;

@@ -287,6 +287,10 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 
 Model::Model(int device) {
   const DeviceGuard guard(device);
+  require_device_memory(weight_bytes(){% if not updates_in_backward %} + gradient_bytes(){% endif %} + state_bytes() +
+                            input_bytes() +
+                            {% if evaluates_apart %}std::max(kArenaBytes, kEvaluationBytes){% else %}kArenaBytes{% endif %},
+                        "weights, gradients, states and the memory plan");
   memory_ = std::make_unique<Memory>();
 }
 Model::~Model() = default;
