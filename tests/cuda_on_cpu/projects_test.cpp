@@ -517,7 +517,7 @@ TEST(CudaProjects, FaultsInTheTextAreNoticed) {
   const Fault faults[] = {
       {"kernels/cuda/mirror.cuh", "cudaMemsetAsync(device_.data(), 0, bytes, context.stream())",
        "cudaMemset(device_.data(), 0, bytes)", "cudaMemset: work on the default stream"},
-      {"kernels/cuda/context.cuh", "return {dim3(static_cast<unsigned>(blocks))", "return {dim3(0)",
+      {"kernels/cuda/tensor_list.cuh", "LaunchShape{dim3(list.pieces)", "LaunchShape{dim3(0)",
        "cudaErrorInvalidConfiguration"},
       {"kernels/cuda/update.cuh", "i < piece.end", "i + 1 < piece.end", "parameter.model"},
       {"kernels/cuda/tensor_list.cuh", "(list.sizes[t] + piece_size - 1) / piece_size", "list.sizes[t] / piece_size",
