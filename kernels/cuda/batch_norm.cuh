@@ -24,6 +24,13 @@
 
 namespace graven::kernels {
 
+/// Parameters of channels `at` and behind, `value` where there are none.
+template <int W, class T>
+__device__ inline void load_parameters(T (&to)[W], const T* from, std::int64_t at, T value) {
+#pragma unroll
+  for (int w = 0; w < W; ++w) to[w] = from != nullptr ? from[at + w] : value;
+}
+
 // ---- statistics -----------------------------------------------------------------------------------------------------
 
 /// The moments of a thread's columns; in line 0 those of all its lines.
@@ -494,10 +501,10 @@ inline LaunchShape shape_of_rows(std::int64_t vectors, std::int64_t across) {
 template <class T>
 void batch_norm_apply(CudaContext& context, const char* name, const batch_norm_config& config, bool has_variance, T* y,
                       const T* x, const T* gamma, const T* beta, const T* mean, const T* second) {
-  constexpr int kWidth = kVectorWidth<T>;
+  constexpr int kWidth = kFloatWidth<T>;
   const std::int64_t n = config.outer * config.channels * config.inner,
                      line = config.inner == 1 ? config.channels : config.inner;
-  const bool vectors = width_for<T>(line) > 1 && aligned_for_vectors(y, x);
+  const bool vectors = takes_vectors<T>(line, y, x);
   const std::int64_t width = vectors ? kWidth : 1;
   if (config.inner == 1)
     launch(context, name, vectors ? &batch_norm_apply_kernel<kWidth, T> : &batch_norm_apply_kernel<1, T>,
@@ -516,13 +523,13 @@ template <class T>
 void batch_norm(CudaContext& context, const batch_norm_config& config, T* y, plain_t<T>* mean, plain_t<T>* rstd,
                 plain_t<T>* new_running_mean, plain_t<T>* new_running_var, const T* x, const plain_t<T>* gamma,
                 const plain_t<T>* beta, const plain_t<T>* running_mean, const plain_t<T>* running_var) {
-  constexpr int kWidth = kVectorWidth<T>;
+  constexpr int kWidth = kFloatWidth<T>;
   const char* name = "batch_norm";
   const std::int64_t count = config.outer * config.inner;
   if (count == 1) throw std::invalid_argument("batch_norm: expects more than 1 value per channel when training");
   const bool planes = config.inner != 1;
-  const int width = detail::width_for<T>(config.channels);
-  const bool vectors = width > 1 && detail::aligned_for_vectors(y, x);
+  const int width = width_for<T>(config.channels);
+  const bool vectors = takes_vectors<T>(config.channels, y, x);
   column_cut cut;
   if (!planes) cut = cut_columns(1, config.outer, config.channels, width);
   if (!planes && cut.pieces == 1) {
@@ -532,7 +539,7 @@ void batch_norm(CudaContext& context, const batch_norm_config& config, T* y, pla
     return;
   }
   const std::int64_t piece = planes ? detail::plane_piece(config) : cut.piece_rows,
-                     pieces = planes && count > 0 ? detail::divide_up(count, piece) : cut.pieces;
+                     pieces = planes && count > 0 ? divide_up(count, piece) : cut.pieces;
   T* sums =
       static_cast<T*>(context.workspace(2 * static_cast<std::size_t>((pieces + 1) * config.channels) * sizeof(T)));
   T* statistics = sums + 2 * pieces * config.channels;
@@ -561,14 +568,14 @@ template <class T>
 void batch_norm_backward(CudaContext& context, const batch_norm_config& config, T* dx, plain_t<T>* dgamma,
                          plain_t<T>* dbeta, const T* dy, const T* x, const plain_t<T>* gamma, const T* mean,
                          const T* rstd) {
-  constexpr int kWidth = kVectorWidth<T>;
+  constexpr int kWidth = kFloatWidth<T>;
   const char* name = "batch_norm_backward";
   const std::int64_t count = config.outer * config.inner, n = count * config.channels;
   const T share = T(1) / static_cast<T>(count);
   const bool planes = config.inner != 1;
   const std::int64_t line = planes ? config.inner : config.channels;
-  const int width = detail::width_for<T>(line);
-  const bool vectors = width > 1 && detail::aligned_for_vectors(dx, dy, x);
+  const int width = width_for<T>(line);
+  const bool vectors = takes_vectors<T>(line, dx, dy, x);
   const std::int64_t used = vectors ? kWidth : 1;
   column_cut cut;
   if (!planes) cut = cut_columns(1, config.outer, config.channels, width);
@@ -579,7 +586,7 @@ void batch_norm_backward(CudaContext& context, const batch_norm_config& config, 
     return;
   }
   const std::int64_t piece = planes ? detail::plane_piece(config) : cut.piece_rows,
-                     pieces = planes && count > 0 ? detail::divide_up(count, piece) : cut.pieces;
+                     pieces = planes && count > 0 ? divide_up(count, piece) : cut.pieces;
   T* sums =
       static_cast<T*>(context.workspace(2 * static_cast<std::size_t>((pieces + 1) * config.channels) * sizeof(T)));
   if (dbeta == nullptr) dbeta = sums + 2 * pieces * config.channels;

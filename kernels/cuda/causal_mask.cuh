@@ -6,8 +6,8 @@
 #pragma once
 
 #include "../config/causal_mask.h"
-#include "access.cuh"
 #include "block.cuh"
+#include "items.cuh"
 
 namespace graven::kernels {
 
@@ -35,7 +35,7 @@ void causal_mask(CudaContext& context, const causal_mask_config& config, T* y) {
   };
   with_index(config.queries * config.keys, [&]<class Index>() {
     if (takes_vectors<T>(config.keys, y))
-      start.template operator()<vector_width<T>, Index>();
+      start.template operator()<kFloatWidth<T>, Index>();
     else
       start.template operator()<1, Index>();
   });

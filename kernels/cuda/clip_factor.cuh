@@ -33,7 +33,7 @@ struct clip_power {
 /// sums [pieces]
 template <class Op, class Term, class T>
 __global__ void __launch_bounds__(kBlock) clip_terms_kernel(tensor_list<const T, 1> list, Term term, double* sums) {
-  constexpr int N = kVector<T>, kAtOnce = 4;
+  constexpr int N = kVectorWidth<T>, kAtOnce = 4;
   const tensor_piece piece(list);
   const T* const data = list.data[0][piece.tensor];
   double own = 0;

@@ -1,5 +1,5 @@
 // How the threads of blocks share what is summed down the columns of matrices x [outer, rows, columns], so that
-// neighbours read neighbours and the device is busy whatever the sizes; and loads and stores of 16 bytes.
+// neighbours read neighbours and the device is busy whatever the sizes.
 //
 //   const column_cut cut = cut_columns(outer, rows, columns, width);             // on the host
 //   launch(context, name, &kernel<4, T>, column_shape(cut, 4), cut, ...);
@@ -19,71 +19,9 @@
 
 #include "block.cuh"
 #include "context.cuh"
+#include "vector.cuh"
 
 namespace graven::kernels {
-
-/// Elements of T in 16 bytes, of the types that have a vector.
-template <class T>
-inline constexpr int kVectorWidth = 1;
-template <>
-inline constexpr int kVectorWidth<float> = 4;
-template <>
-inline constexpr int kVectorWidth<double> = 2;
-
-/// W is 1, or kVectorWidth<T>: then `from` is a multiple of 16 bytes.
-template <int W, class T>
-__device__ inline void load_vector(T (&to)[W], const T* from) {
-  static_assert(W == 1 || W == kVectorWidth<T>, "one element or 16 bytes");
-  if constexpr (W == 1) {
-    to[0] = *from;
-  } else if constexpr (W == 2) {
-    const double2 v = *reinterpret_cast<const double2*>(from);
-    to[0] = v.x, to[1] = v.y;
-  } else {
-    const float4 v = *reinterpret_cast<const float4*>(from);
-    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-  }
-}
-template <int W, class T>
-__device__ inline void store_vector(T* to, const T (&from)[W]) {
-  static_assert(W == 1 || W == kVectorWidth<T>, "one element or 16 bytes");
-  if constexpr (W == 1)
-    *to = from[0];
-  else if constexpr (W == 2)
-    *reinterpret_cast<double2*>(to) = make_double2(from[0], from[1]);
-  else
-    *reinterpret_cast<float4*>(to) = make_float4(from[0], from[1], from[2], from[3]);
-}
-/// The same at any address, `value` where there is no parameter.
-template <int W, class T>
-__device__ inline void load_parameters(T (&to)[W], const T* from, std::int64_t at, T value) {
-#pragma unroll
-  for (int w = 0; w < W; ++w) to[w] = from != nullptr ? from[at + w] : value;
-}
-/// As one vector if Aligned, else one by one.
-template <bool Aligned, int W, class T>
-__device__ inline void load_elements(T (&to)[W], const T* from) {
-  if constexpr (Aligned) {
-    load_vector(to, from);
-  } else {
-#pragma unroll
-    for (int w = 0; w < W; ++w) to[w] = from[w];
-  }
-}
-template <bool Aligned, int W, class T>
-__device__ inline void store_elements(T* to, const T (&from)[W]) {
-  if constexpr (Aligned) {
-    store_vector(to, from);
-  } else {
-#pragma unroll
-    for (int w = 0; w < W; ++w) to[w] = from[w];
-  }
-}
-template <int W, class T>
-__device__ inline void fill_vector(T (&to)[W], T value) {
-#pragma unroll
-  for (int w = 0; w < W; ++w) to[w] = value;
-}
 
 /// The most threads of a block that works on columns.
 inline constexpr int kColumnBlock = 512;
@@ -196,19 +134,6 @@ constexpr int bits_for(std::int64_t n) {
   while ((std::int64_t{1} << bits) < n) ++bits;
   return bits;
 }
-constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-/// Whether vectors of 16 bytes can be read or written at all of these, of which any may be nullptr.
-template <class... T>
-bool aligned_for_vectors(const T*... pointers) {
-  return ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
-}
-
-/// Elements that a thread takes of a row of `columns`: a vector, if those divide the row.
-template <class T>
-constexpr int width_for(std::int64_t columns) {
-  return columns % kVectorWidth<T> == 0 ? kVectorWidth<T> : 1;
-}
 
 }  // namespace detail
 
@@ -219,10 +144,10 @@ constexpr column_cut cut_columns(std::int64_t outer, std::int64_t rows, std::int
                                  bool one_piece = false) {
   column_cut cut;
   cut.outer = outer, cut.rows = rows, cut.columns = columns;
-  const int across = detail::bits_for(detail::divide_up(columns, width));
+  const int across = detail::bits_for(divide_up(columns, width));
   cut.lane_bits = across < 5 ? across : 5;
   if ((width > 1 || one_piece) && cut.lane_bits > 3) cut.lane_bits = 3;
-  const std::int64_t blocks = outer * detail::divide_up(columns, std::int64_t{width} << cut.lane_bits);
+  const std::int64_t blocks = outer * divide_up(columns, std::int64_t{width} << cut.lane_bits);
   // 64 bytes of a row where that makes more blocks of what is one piece.
   if (width > 1 && cut.lane_bits == 3 && rows <= 1024 && blocks < 66) cut.lane_bits = 2;
   std::int64_t pieces = 1;
@@ -231,10 +156,10 @@ constexpr column_cut cut_columns(std::int64_t outer, std::int64_t rows, std::int
     if (pieces > 264 / blocks) pieces = 264 / blocks;
     if (pieces < 1) pieces = 1;
   }
-  cut.piece_rows = detail::divide_up(rows, pieces);
-  cut.pieces = rows > 0 ? detail::divide_up(rows, cut.piece_rows) : 1;
+  cut.piece_rows = divide_up(rows, pieces);
+  cut.pieces = rows > 0 ? divide_up(rows, cut.piece_rows) : 1;
   const int most = detail::bits_for(kColumnBlock) - cut.lane_bits,
-            lines = detail::bits_for(detail::divide_up(cut.piece_rows, kRowsAhead));
+            lines = detail::bits_for(divide_up(cut.piece_rows, kRowsAhead));
   cut.line_bits = lines < most ? lines : most;
   // Few lines leave room for more lanes, and then for more matrices.
   while (cut.lane_bits < across && cut.lane_bits + cut.line_bits < 8) ++cut.lane_bits;
@@ -246,8 +171,8 @@ constexpr column_cut cut_columns(std::int64_t outer, std::int64_t rows, std::int
 
 /// Blocks of a kernel whose threads take `width` columns: [tiles of columns, pieces, matrices].
 inline LaunchShape column_shape(const column_cut& cut, int width) {
-  const std::int64_t tiles = detail::divide_up(cut.columns, std::int64_t{width} << cut.lane_bits),
-                     matrices = detail::divide_up(cut.outer, std::int64_t{1} << cut.group_bits);
+  const std::int64_t tiles = divide_up(cut.columns, std::int64_t{width} << cut.lane_bits),
+                     matrices = divide_up(cut.outer, std::int64_t{1} << cut.group_bits);
   return {dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(cut.pieces),
                static_cast<unsigned>(matrices < 65535 ? matrices : 65535)),
           dim3(1u << (cut.lane_bits + cut.line_bits + cut.group_bits)), cut.outer == 0 || cut.columns == 0};

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "../config/concat.h"
-#include "access.cuh"
+#include "items.cuh"
 
 namespace graven::kernels {
 
@@ -45,11 +45,11 @@ template <class T>
 void concat(CudaContext& context, const concat_config& config, T* y, std::int64_t count, const T* const* xs,
             const std::int64_t* sizes) {
   std::int64_t total = 0;
-  bool vectors = lies_at_16_bytes(y);
+  bool vectors = aligned_for_vectors<kVectorWidth<T>>(y);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t width = sizes[i] * config.inner;
     total += width;
-    vectors = vectors && width % std::int64_t{16 / sizeof(T)} == 0 && lies_at_16_bytes(xs[i]);
+    vectors = vectors && width % kVectorWidth<T> == 0 && aligned_for_vectors<kVectorWidth<T>>(xs[i]);
   }
   with_unit<T>(vectors, [&]<class Unit>(std::int64_t elements) {
     const std::int64_t columns = total / elements;

@@ -72,7 +72,7 @@ template <int Threads, int Held, class T>
 __global__ void __launch_bounds__(kRowBlockOf<Threads>)
     cross_entropy_kernel(cross_entropy_config config, bool aligned, T* losses, T* probabilities, const T* logits,
                          const std::int64_t* labels, const T* weight) {
-  constexpr int N = kVector<T>;
+  constexpr int N = kVectorWidth<T>;
   for_each_row<Threads>(config.rows, [&](std::int64_t row, int lane) {
     const row_cut<T> cut(row, config.rows, config.classes, aligned);
     T x[Held][N], top = smallest<T>();
@@ -114,7 +114,7 @@ template <class T>
 __global__ void __launch_bounds__(kLongRowBlock)
     cross_entropy_long_kernel(cross_entropy_config config, bool aligned, T* losses, T* probabilities, const T* logits,
                               const std::int64_t* labels, const T* weight) {
-  constexpr int N = kVector<T>, kAtOnce = 16 / static_cast<int>(sizeof(T));
+  constexpr int N = kVectorWidth<T>, kAtOnce = 16 / static_cast<int>(sizeof(T));
   for_each_row<kLongRowBlock>(config.rows, [&](std::int64_t row, int lane) {
     const row_cut<T, std::int64_t> cut(row, config.rows, config.classes, aligned);
     const labelled_row<T> own(config, row, logits, labels, weight);
@@ -206,10 +206,10 @@ struct gradient_row {
 /// A thread for the elements of 16 bytes, of one row or several. Index: of an element. sums: as
 /// cross_entropy_weights_kernel leaves them.
 template <class Index, class T>
-__global__ void cross_entropy_backward_kernel(cross_entropy_config config, fast_divisor classes, bool aligned,
+__global__ void cross_entropy_backward_kernel(cross_entropy_config config, divider<Index> classes, bool aligned,
                                               T* dlogits, const T* dloss, const T* probabilities,
                                               const std::int64_t* labels, const T* weight, const T* sums) {
-  constexpr int N = kVector<T>;
+  constexpr int N = kVectorWidth<T>;
   const std::int64_t n = config.rows * config.classes;
   const T spread = static_cast<T>(config.label_smoothing) / static_cast<T>(config.classes);
   const T spread_sum = spread * sums[1];
@@ -218,16 +218,12 @@ __global__ void cross_entropy_backward_kernel(cross_entropy_config config, fast_
     const bool whole = aligned && at + N <= n;
     T d[N];
     if (whole) {
-      load_neighbours(probabilities + at, d);
+      load_vector(d, probabilities + at);
     } else {
 #pragma unroll
       for (int e = 0; e < N; ++e) d[e] = at + e < n ? probabilities[at + e] : T(0);
     }
-    std::int64_t row;
-    if constexpr (sizeof(Index) == 4)
-      row = classes.divide(static_cast<std::uint32_t>(at));
-    else
-      row = at / config.classes;
+    std::int64_t row = classes.quotient(static_cast<Index>(at));
     std::int64_t c = at - row * config.classes;
     gradient_row<T> of_row(config, row, dloss, labels, weight, sums);
 #pragma unroll
@@ -242,7 +238,7 @@ __global__ void cross_entropy_backward_kernel(cross_entropy_config config, fast_
       ++c;
     }
     if (whole) {
-      store_neighbours(dlogits + at, d);
+      store_vector(dlogits + at, d);
     } else {
 #pragma unroll
       for (int e = 0; e < N; ++e)
@@ -257,11 +253,11 @@ __global__ void cross_entropy_backward_kernel(cross_entropy_config config, fast_
 template <class T>
 void cross_entropy(CudaContext& context, const cross_entropy_config& config, T* loss, plain_t<T>* probabilities,
                    const T* logits, const std::int64_t* labels, const plain_t<T>* weight = nullptr) {
-  constexpr int N = kVector<T>;
+  constexpr int N = kVectorWidth<T>;
   T* losses = loss;
   if (config.reduction != 0)
     losses = static_cast<T*>(context.workspace(static_cast<std::size_t>(config.rows) * sizeof(T)));
-  const bool aligned = lies_at_vectors<N>(logits) && lies_at_vectors<N>(static_cast<const T*>(probabilities));
+  const bool aligned = aligned_for_vectors<N>(logits, probabilities);
   for_row_size<T>(
       config.classes,
       [&]<int Threads, int Held>(std::integral_constant<int, Threads>, std::integral_constant<int, Held>) {
@@ -280,21 +276,22 @@ void cross_entropy(CudaContext& context, const cross_entropy_config& config, T* 
 template <class T>
 void cross_entropy_backward(CudaContext& context, const cross_entropy_config& config, T* dlogits, const T* dloss,
                             const T* probabilities, const std::int64_t* labels, const plain_t<T>* weight = nullptr) {
-  constexpr int N = kVector<T>;
+  constexpr int N = kVectorWidth<T>;
   const std::int64_t n = config.rows * config.classes;
   T* sums = static_cast<T*>(context.workspace(2 * sizeof(T)));
   if (n == 0) return;
   launch(context, "cross_entropy_backward", &cross_entropy_weights_kernel<T>, launch_shape(1, kLongRowBlock), config,
          sums, labels, weight);
-  const bool aligned = lies_at_vectors<N>(dlogits) && lies_at_vectors<N>(probabilities);
-  const auto backward = [&](auto kernel, fast_divisor classes) {
-    launch(context, "cross_entropy_backward", kernel, launch_shape((n + N - 1) / N), config, classes, aligned, dlogits,
-           dloss, probabilities, labels, weight, static_cast<const T*>(sums));
+  const bool aligned = aligned_for_vectors<N>(dlogits, probabilities);
+  const auto backward = [&]<class Index>() {
+    launch(context, "cross_entropy_backward", &cross_entropy_backward_kernel<Index, T>, launch_shape(divide_up(n, N)),
+           config, divider_of<Index>(config.classes), aligned, dlogits, dloss, probabilities, labels, weight,
+           static_cast<const T*>(sums));
   };
-  if (fits_31_bits(n))
-    backward(&cross_entropy_backward_kernel<std::uint32_t, T>, fast_divisor_of(config.classes));
+  if (fits_32_bits(n))
+    backward.template operator()<std::int32_t>();
   else
-    backward(&cross_entropy_backward_kernel<std::int64_t, T>, fast_divisor{});
+    backward.template operator()<std::int64_t>();
 }
 
 #endif  // __CUDACC_RTC__

@@ -90,7 +90,7 @@ struct several {
 template <int N, class X>
 __device__ inline several<N, X> load_several(const X* from) {
   several<N, X> result;
-  load_neighbours(from, result.at);
+  load_vector(result.at, from);
   return result;
 }
 template <int N, class X>
@@ -106,7 +106,7 @@ __device__ inline void apply_to_several(Y* y, const several<N, X>&... x) {
   Y result[N];
 #pragma unroll
   for (int e = 0; e < N; ++e) result[e] = static_cast<Y>(F::template apply<T>(static_cast<T>(x.at[e])...));
-  store_neighbours(y, result);
+  store_vector(y, result);
 }
 
 template <class F, class Y, class... X>
@@ -127,17 +127,17 @@ __global__ void elementwise_kernel(std::int64_t n, bool aligned, Y* y, const X*.
 /// The output's dimensions, outermost first.
 struct broadcast_shape {
   int rank;  ///< 1 or more
-  fast_divisor of[broadcast_config::kMaximumRank];
+  divider<std::int32_t> of[broadcast_config::kMaximumRank];
 };
 struct broadcast_coordinates {
-  std::uint32_t of[broadcast_config::kMaximumRank];
+  std::int32_t of[broadcast_config::kMaximumRank];
 
-  __device__ broadcast_coordinates(const broadcast_shape& shape, std::uint32_t item) {
+  __device__ broadcast_coordinates(const broadcast_shape& shape, std::int32_t item) {
 #pragma unroll
     for (int d = broadcast_config::kMaximumRank - 1; d > 0; --d) {
       of[d] = 0;
       if (d < shape.rank) {
-        const std::uint32_t rest = shape.of[d].divide(item);
+        const std::int32_t rest = shape.of[d].quotient(item);
         of[d] = item - rest * shape.of[d].divisor;
         item = rest;
       }
@@ -172,7 +172,7 @@ template <class F, class Y, class... X>
 __global__ void broadcast_kernel(std::int64_t n, broadcast_shape shape, Y* y, broadcast_input<X>... x) {
   using T = functor_type<X...>;
   for (std::int64_t i = first_item(); i < n; i += item_stride()) {
-    const broadcast_coordinates coordinates(shape, static_cast<std::uint32_t>(i));
+    const broadcast_coordinates coordinates(shape, static_cast<std::int32_t>(i));
     y[i] = static_cast<Y>(F::template apply<T>(static_cast<T>(*x.at(shape, coordinates))...));
   }
 }
@@ -182,18 +182,18 @@ template <class F, class Y, class... X>
 __global__ void broadcast_vector_kernel(std::int64_t n, broadcast_shape shape, Y* y, broadcast_input<X>... x) {
   constexpr int N = kTogether<Y, X...>;
   for (std::int64_t i = first_item(); i < n; i += item_stride()) {
-    const broadcast_coordinates coordinates(shape, static_cast<std::uint32_t>(i));
+    const broadcast_coordinates coordinates(shape, static_cast<std::int32_t>(i));
     apply_to_several<F>(y + i * N, x.template load<N>(shape, coordinates)...);
   }
 }
 
 template <class T>
 __global__ void fill_kernel(std::int64_t n, T* y, T value) {
-  constexpr int N = kVector<T>;
+  constexpr int N = kVectorWidth<T>;
   const several<N, T> values = repeat<N>(value);
   for (std::int64_t i = N * first_item(); i < n; i += N * item_stride()) {
-    if (lies_at_vectors<N>(y) && i + N <= n) {
-      store_neighbours(y + i, values.at);
+    if (aligned_for_vectors<N>(y) && i + N <= n) {
+      store_vector(y + i, values.at);
     } else {
       for (std::int64_t at = i; at < i + N && at < n; ++at) y[at] = value;
     }
@@ -207,8 +207,8 @@ template <class F, class Y, class... X>
 void elementwise(CudaContext& context, const elementwise_config& config, Y* y, const X*... x) {
   static_assert(sizeof...(X) == F::inputs, "one pointer an input of the functor");
   constexpr int N = kTogether<Y, X...>;
-  const bool aligned = lies_at_vectors<N>(y) && (lies_at_vectors<N>(x) && ...);
-  launch(context, "elementwise", &elementwise_kernel<F, Y, X...>, launch_shape((config.n + N - 1) / N), config.n,
+  const bool aligned = aligned_for_vectors<N>(y, x...);
+  launch(context, "elementwise", &elementwise_kernel<F, Y, X...>, launch_shape(divide_up(config.n, N)), config.n,
          aligned, y, x...);
 }
 
@@ -235,14 +235,14 @@ inline broadcast_config joined_dimensions(const broadcast_config& config, int in
 inline bool broadcast_fits_32_bits(const broadcast_config& config, int inputs) {
   std::int64_t n = 1;
   for (int d = 0; d < config.rank; ++d) n *= config.shape[d];
-  bool fits = fits_31_bits(n);
+  bool fits = fits_32_bits(n);
   for (int i = 0; i < inputs; ++i) {
     std::int64_t farthest = 0;
     for (int d = 0; d < config.rank; ++d) {
       const std::int64_t stride = config.strides[i][d];
       farthest += (stride < 0 ? -stride : stride) * (config.shape[d] - 1);
     }
-    fits = fits && fits_31_bits(farthest);
+    fits = fits && fits_32_bits(farthest);
   }
   return fits;
 }
@@ -280,13 +280,13 @@ void broadcast_joined(CudaContext& context, const broadcast_config& config, std:
   }
   constexpr int N = kTogether<Y, X...>;
   const auto rank = static_cast<int>(config.rank), innermost = rank - 1;
-  const bool vectors = config.shape[innermost] % N == 0 && lies_at_vectors<N>(y) &&
-                       (innermost_together(config, I, N, lies_at_vectors<N>(x)) && ...);
+  const bool vectors = config.shape[innermost] % N == 0 && aligned_for_vectors<N>(y) &&
+                       (innermost_together(config, I, N, aligned_for_vectors<N>(x)) && ...);
   broadcast_shape shape{rank, {}};
   std::int64_t n = 1;
   for (int d = 0; d < rank; ++d) {
     const std::int64_t size = vectors && d == innermost ? config.shape[d] / N : config.shape[d];
-    shape.of[d] = fast_divisor_of(size);
+    shape.of[d] = divider_of<std::int32_t>(size);
     n *= size;
   }
   const auto input = [&]<class E>(std::size_t i, const E* data) {
@@ -314,8 +314,8 @@ void broadcast(CudaContext& context, const broadcast_config& config, Y* y, const
 
 template <class T>
 void fill(CudaContext& context, const fill_config& config, T* y) {
-  constexpr int N = kVector<T>;
-  launch(context, "fill", &fill_kernel<T>, launch_shape((config.n + N - 1) / N), config.n, y,
+  constexpr int N = kVectorWidth<T>;
+  launch(context, "fill", &fill_kernel<T>, launch_shape(divide_up(config.n, N)), config.n, y,
          static_cast<T>(config.value));
 }
 

@@ -13,17 +13,17 @@
 namespace graven::kernels {
 
 /// aligned: 16 bytes of y, and of the residual, can be moved at once; of the bias: bias_aligned. Index: of an element.
-template <class F, class T, class Index = std::uint32_t>
-__global__ void epilogue_kernel(std::int64_t n, std::int64_t columns, fast_divisor by_columns, bool aligned,
-                                bool bias_aligned, T* y, const T* bias, const T* residual) {
-  constexpr int N = kVector<T>;
+template <class F, class T, class Index = std::int32_t>
+__global__ void epilogue_kernel(std::int64_t n, divider<Index> columns, bool aligned, bool bias_aligned, T* y,
+                                const T* bias, const T* residual) {
+  constexpr int N = kVectorWidth<T>;
   for (std::int64_t i = first_item(); i * N < n; i += item_stride()) {
     const std::int64_t at = i * N;
     const bool whole = aligned && at + N <= n;
     T value[N], more[N] = {};
     if (whole) {
-      load_neighbours(y + at, value);
-      if constexpr (F::inputs == 2) load_neighbours(residual + at, more);
+      load_vector(value, y + at);
+      if constexpr (F::inputs == 2) load_vector(more, residual + at);
     } else {
 #pragma unroll
       for (int e = 0; e < N; ++e) {
@@ -32,20 +32,15 @@ __global__ void epilogue_kernel(std::int64_t n, std::int64_t columns, fast_divis
       }
     }
     if (bias != nullptr) {
-      std::int64_t column;
-      if constexpr (sizeof(Index) == 4)
-        column =
-            static_cast<std::uint32_t>(at) - by_columns.divide(static_cast<std::uint32_t>(at)) * by_columns.divisor;
-      else
-        column = at % columns;
+      Index column = columns.remainder(static_cast<Index>(at));
       T add[N];
       if (bias_aligned) {
-        load_neighbours(bias + column, add);
+        load_vector(add, bias + column);
       } else {
 #pragma unroll
         for (int e = 0; e < N; ++e) {
           add[e] = bias[column];
-          column = column + 1 == columns ? 0 : column + 1;
+          column = column + 1 == columns.divisor ? 0 : column + 1;
         }
       }
 #pragma unroll
@@ -59,7 +54,7 @@ __global__ void epilogue_kernel(std::int64_t n, std::int64_t columns, fast_divis
         value[e] = F::template apply<T>(value[e]);
     }
     if (whole) {
-      store_neighbours(y + at, value);
+      store_vector(y + at, value);
     } else {
 #pragma unroll
       for (int e = 0; e < N; ++e)
@@ -81,19 +76,19 @@ void epilogue(CudaContext& context, std::int64_t rows, std::int64_t columns, T* 
               const plain_t<T>* residual) {
   static_assert(F::inputs <= 2, "an epilogue sees the result and at most one residual");
   if (bias == nullptr && is_identity<F>) return;
-  constexpr int N = kVector<T>;
+  constexpr int N = kVectorWidth<T>;
   const std::int64_t n = rows * columns;
   if (n == 0) return;
-  const bool aligned = lies_at_vectors<N>(y) && (F::inputs < 2 || lies_at_vectors<N>(residual)),
-             bias_aligned = columns % N == 0 && lies_at_vectors<N>(bias);
-  const auto start = [&](auto kernel, fast_divisor by_columns) {
-    launch(context, "epilogue", kernel, launch_shape((n + N - 1) / N), n, columns, by_columns, aligned, bias_aligned, y,
-           bias, residual);
+  const bool aligned = aligned_for_vectors<N>(y) && (F::inputs < 2 || aligned_for_vectors<N>(residual)),
+             bias_aligned = columns % N == 0 && aligned_for_vectors<N>(bias);
+  const auto start = [&]<class Index>() {
+    launch(context, "epilogue", &epilogue_kernel<F, T, Index>, launch_shape(divide_up(n, N)), n,
+           divider_of<Index>(columns), aligned, bias_aligned, y, bias, residual);
   };
-  if (fits_31_bits(n))
-    start(&epilogue_kernel<F, T, std::uint32_t>, fast_divisor_of(columns));
+  if (fits_32_bits(n))
+    start.template operator()<std::int32_t>();
   else
-    start(&epilogue_kernel<F, T, std::int64_t>, fast_divisor{});
+    start.template operator()<std::int64_t>();
 }
 
 #endif  // __CUDACC_RTC__

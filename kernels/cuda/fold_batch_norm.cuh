@@ -10,7 +10,7 @@
 #pragma once
 
 #include "../config/fold_batch_norm.h"
-#include "access.cuh"
+#include "items.cuh"
 #include "scalar_math.cuh"
 
 namespace graven::kernels {
@@ -51,7 +51,7 @@ void fold_batch_norm(CudaContext& context, const fold_batch_norm_config& config,
   };
   with_index(config.channels * (config.inner + 1), [&]<class Index>() {
     if (vectors)
-      start.template operator()<vector_width<T>, Index>();
+      start.template operator()<kFloatWidth<T>, Index>();
     else
       start.template operator()<1, Index>();
   });

@@ -272,17 +272,18 @@ constexpr even_parts cut_rows(std::int64_t rows, std::int64_t size, int width, s
 template <class T>
 void group_norm(CudaContext& context, const group_norm_config& config, T* y, plain_t<T>* mean, plain_t<T>* rstd,
                 const T* x, const plain_t<T>* gamma, const plain_t<T>* beta) {
-  constexpr int kWidth = kVectorWidth<T>;
+  constexpr int kWidth = kFloatWidth<T>;
+  constexpr bool kSingle = kWidth == 1;
   const char* name = "group_norm";
   const std::int64_t rows = config.batch * config.groups, size = config.channels / config.groups * config.inner;
-  const int width = detail::width_for<T>(config.inner);
-  const bool aligned = detail::aligned_for_vectors(y, x);
+  const int width = width_for<T>(config.inner);
+  const bool aligned = aligned_for_vectors<kWidth>(y, x);
   if (size / width <= kBlock * kGroupVectors) {
     launch(context, name,
            width == 1 ? &group_norm_kernel<1, true, T>
            : aligned  ? &group_norm_kernel<kWidth, true, T>
-                      : &group_norm_kernel < kWidth,
-           kWidth == 1, T >, launch_shape(rows * kBlock, kBlock), config, y, mean, rstd, x, gamma, beta);
+                      : &group_norm_kernel<kWidth, kSingle, T>,
+           launch_shape(rows * kBlock, kBlock), config, y, mean, rstd, x, gamma, beta);
     return;
   }
   // A block of the second kernel has a thread for each piece.
@@ -292,9 +293,8 @@ void group_norm(CudaContext& context, const group_norm_config& config, T* y, pla
   launch(context, name,
          width == 1 ? &group_norm_moments_kernel<1, true, T>
          : aligned  ? &group_norm_moments_kernel<kWidth, true, T>
-                    : &group_norm_moments_kernel < kWidth,
-         kWidth == 1, T >, launch_shape(rows * pieces.count * kBlock, kBlock), rows, size, pieces.part, pieces.count,
-         sums, x);
+                    : &group_norm_moments_kernel<kWidth, kSingle, T>,
+         launch_shape(rows * pieces.count * kBlock, kBlock), rows, size, pieces.part, pieces.count, sums, x);
   launch(context, name, width > 1 && aligned ? &group_norm_apply_kernel<kWidth, T> : &group_norm_apply_kernel<1, T>,
          launch_shape(rows * parts.count * kBlock, kBlock), config, pieces.part, pieces.count, parts.part, parts.count,
          y, mean, rstd, static_cast<const T*>(sums), x, gamma, beta);
@@ -305,12 +305,12 @@ template <class T>
 void group_norm_backward(CudaContext& context, const group_norm_config& config, T* dx, plain_t<T>* dgamma,
                          plain_t<T>* dbeta, const T* dy, const T* x, const plain_t<T>* gamma, const T* mean,
                          const T* rstd) {
-  constexpr int kWidth = kVectorWidth<T>;
+  constexpr int kWidth = kFloatWidth<T>;
   const char* name = "group_norm_backward";
   const std::int64_t planes = config.batch * config.channels, rows = config.batch * config.groups,
                      size = config.channels / config.groups * config.inner;
-  const int width = detail::width_for<T>(config.inner);
-  const bool vectors = width > 1 && detail::aligned_for_vectors(dx, dy, x);
+  const int width = width_for<T>(config.inner);
+  const bool vectors = takes_vectors<T>(config.inner, dx, dy, x);
   const detail::even_parts pieces = detail::cut_rows(planes, config.inner, 1, 8 * kBlock, 1056),
                            parts = detail::cut_rows(rows, size, width, kGroupVectors * kBlock, 1 << 20);
   T* sums = static_cast<T*>(context.workspace(2 * static_cast<std::size_t>(planes * pieces.count) * sizeof(T)));

@@ -378,7 +378,7 @@ void scatter_add(CudaContext& context, const gather_config& config, T* y, const 
 template <class T>
 void index_select(CudaContext& context, const index_select_config& config, T* y, const T* x,
                   const std::int64_t* index) {
-  const bool vectors = config.inner % std::int64_t{16 / sizeof(T)} == 0 && lies_at_16_bytes(y) && lies_at_16_bytes(x);
+  const bool vectors = config.inner % kVectorWidth<T> == 0 && aligned_for_vectors<kVectorWidth<T>>(y, x);
   with_unit<T>(vectors, [&]<class Unit>(std::int64_t elements) {
     const std::int64_t units = config.inner / elements, n = config.outer * config.count * units,
                        from = config.outer * config.size * units;
@@ -421,7 +421,7 @@ void index_add(CudaContext& context, const index_select_config& config, T* y, co
              scratch.sorted, y, x);
     };
     if (vectors)
-      start.template operator()<vector_width<T>>();
+      start.template operator()<kFloatWidth<T>>();
     else
       start.template operator()<1>();
   });

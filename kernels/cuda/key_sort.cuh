@@ -11,8 +11,8 @@
 // is kept, read and written.
 #pragma once
 
-#include "access.cuh"
 #include "block.cuh"
+#include "items.cuh"
 
 namespace graven::kernels {
 

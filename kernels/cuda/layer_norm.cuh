@@ -17,6 +17,7 @@
 #include "columns.cuh"
 #include "context.cuh"
 #include "reduce.cuh"
+#include "rows.cuh"
 #include "scalar_math.cuh"
 
 namespace graven::kernels {
@@ -24,19 +25,6 @@ namespace graven::kernels {
 /// Vectors of its row that a thread keeps, of a warp and of a block of kBlock.
 template <int Threads>
 inline constexpr int kRowVectors = Threads == 32 ? 8 : 4;
-
-/// Threads of a block that has rows of `Threads`.
-template <int Threads>
-inline constexpr int kNormRowBlock = Threads == 32 ? 128 : kBlock;
-
-/// The sum over the `Threads` threads of a row: a warp, or a block of kBlock.
-template <int Threads, class T>
-__device__ inline T row_sum(T value) {
-  if constexpr (Threads == 32)
-    return warp_reduce<sum_of>(value);
-  else
-    return block_reduce<sum_of>(value);
-}
 
 template <bool Centred, int Threads, int W, bool Aligned, class T>
 __global__ void __launch_bounds__(kBlock)
@@ -67,7 +55,7 @@ __global__ void __launch_bounds__(kBlock)
 #pragma unroll
         for (int w = 0; w < W; ++w) sum += values[w];
       }
-      shift = row_sum<Threads>(sum) / static_cast<T>(size);
+      shift = row_reduce<sum_of, Threads>(sum) / static_cast<T>(size);
     }
 #pragma unroll
     for (int h = 0; h < kHeld; ++h)
@@ -82,7 +70,8 @@ __global__ void __launch_bounds__(kBlock)
 #pragma unroll
       for (int w = 0; w < W; ++w) squares += (values[w] - shift) * (values[w] - shift);
     }
-    const T scale = T(1) / math::sqrt(row_sum<Threads>(squares) / static_cast<T>(size) + static_cast<T>(config.eps));
+    const T scale =
+        T(1) / math::sqrt(row_reduce<sum_of, Threads>(squares) / static_cast<T>(size) + static_cast<T>(config.eps));
     const auto store = [&](T(&values)[W], std::int64_t i) {
       T factors[W], offsets[W];
       fill_vector(factors, T(1));
@@ -159,8 +148,8 @@ __global__ void __launch_bounds__(kBlock)
         along += more_g[w] * more_h[w];
       }
     }
-    sum = Centred ? row_sum<Threads>(sum) / static_cast<T>(size) : T(0);
-    along = row_sum<Threads>(along) / static_cast<T>(size);
+    sum = Centred ? row_reduce<sum_of, Threads>(sum) / static_cast<T>(size) : T(0);
+    along = row_reduce<sum_of, Threads>(along) / static_cast<T>(size);
     const auto store = [&](T(&values)[W], const T(&along_h)[W], std::int64_t i) {
 #pragma unroll
       for (int w = 0; w < W; ++w) values[w] = scale * (values[w] - (sum + along_h[w] * along));
@@ -235,21 +224,21 @@ void with_row_kernel(std::int64_t rows, std::int64_t size, bool aligned, const r
                      const Use& use) {
   const int width = width_for<T>(size), which = width == 1 ? 2 : aligned ? 0 : 1;
   if (size / width <= 32 * kRowVectors<32>)
-    use(kernels.warp[which], launch_shape(rows * 32, kNormRowBlock<32>));
+    use(kernels.warp[which], row_launch_shape<32>(rows));
   else
-    use(kernels.block[which], launch_shape(rows * kBlock, kBlock));
+    use(kernels.block[which], row_launch_shape<kBlock>(rows));
 }
 
 template <bool Centred, class T>
 void layer_norm(CudaContext& context, const char* name, const layer_norm_config& config, T* y, T* mean, T* rstd,
                 const T* x, const T* gamma, const T* beta) {
-  constexpr int kWidth = kVectorWidth<T>;
+  constexpr int kWidth = kFloatWidth<T>;
   const row_kernels<void(layer_norm_config, T*, T*, T*, const T*, const T*, const T*)> kernels = {
       {&layer_norm_kernel<Centred, 32, kWidth, true, T>, &layer_norm_kernel<Centred, 32, kWidth, false, T>,
        &layer_norm_kernel<Centred, 32, 1, true, T>},
       {&layer_norm_kernel<Centred, kBlock, kWidth, true, T>, &layer_norm_kernel<Centred, kBlock, kWidth, false, T>,
        &layer_norm_kernel<Centred, kBlock, 1, true, T>}};
-  with_row_kernel<T>(config.rows, config.size, aligned_for_vectors(y, x, gamma, beta), kernels,
+  with_row_kernel<T>(config.rows, config.size, aligned_for_vectors<kWidth>(y, x, gamma, beta), kernels,
                      [&](auto* kernel, const LaunchShape& shape) {
                        launch(context, name, kernel, shape, config, y, mean, rstd, x, gamma, beta);
                      });
@@ -258,10 +247,10 @@ void layer_norm(CudaContext& context, const char* name, const layer_norm_config&
 template <bool Centred, class T>
 void layer_norm_backward(CudaContext& context, const char* name, const layer_norm_config& config, T* dx, T* dgamma,
                          T* dbeta, const T* dy, const T* x, const T* gamma, const T* mean, const T* rstd) {
-  constexpr int kWidth = kVectorWidth<T>;
+  constexpr int kWidth = kFloatWidth<T>;
   if (dgamma != nullptr || dbeta != nullptr) {
     const int width = width_for<T>(config.size);
-    const bool vectors = width > 1 && aligned_for_vectors(dy, x);
+    const bool vectors = takes_vectors<T>(config.size, dy, x);
     const column_cut cut = cut_columns(1, config.rows, config.size, width);
     T *of_beta = dbeta, *of_gamma = dgamma, *sums = nullptr;
     const std::int64_t items = cut.pieces * config.size;
@@ -284,7 +273,7 @@ void layer_norm_backward(CudaContext& context, const char* name, const layer_nor
       {&layer_norm_backward_kernel<Centred, kBlock, kWidth, true, T>,
        &layer_norm_backward_kernel<Centred, kBlock, kWidth, false, T>,
        &layer_norm_backward_kernel<Centred, kBlock, 1, true, T>}};
-  with_row_kernel<T>(config.rows, config.size, aligned_for_vectors(dx, dy, x, gamma), kernels,
+  with_row_kernel<T>(config.rows, config.size, aligned_for_vectors<kWidth>(dx, dy, x, gamma), kernels,
                      [&](auto* kernel, const LaunchShape& shape) {
                        launch(context, name, kernel, shape, config, dx, dy, x, gamma, mean, rstd);
                      });

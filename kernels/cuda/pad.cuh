@@ -11,7 +11,7 @@
 
 #include "../config/pad.h"
 #include "../config/pad_border.h"
-#include "access.cuh"
+#include "items.cuh"
 
 namespace graven::kernels {
 
@@ -128,7 +128,7 @@ inline std::int64_t largest_index(const pad_dims& dims) {
 template <class T>
 void launch_pad(CudaContext& context, const char* name, pad_dims dims, int mode, bool in_units, T value, T* y,
                 const T* x) {
-  const bool vectors = in_units && lies_at_16_bytes(y) && lies_at_16_bytes(x) && dims.in_units(16 / sizeof(T));
+  const bool vectors = in_units && aligned_for_vectors<kVectorWidth<T>>(y, x) && dims.in_units(kVectorWidth<T>);
   with_unit<T>(vectors, [&]<class Unit>(std::int64_t) {
     const std::int64_t n = dims.items();
     with_items(n, largest_index(dims), [&]<class Index, int Items>() {

@@ -143,9 +143,8 @@ void pad_border(CudaContext& context, const pad_border_config& config, T* y, con
 template <class T>
 void pad_border_backward(CudaContext& context, const pad_border_config& config, T* dx, const T* dy) {
   detail::pad_dims dims = detail::pad_dims_of(config);
-  constexpr int kWidth = vector_width<T>;
-  const bool vectors = kWidth > 1 && dims.whole(0) && lies_at_16_bytes(dx) && lies_at_16_bytes(dy) &&
-                       dims.in_units(std::int64_t{kWidth});
+  constexpr int kWidth = kFloatWidth<T>;
+  const bool vectors = kWidth > 1 && dims.whole(0) && aligned_for_vectors<kWidth>(dx, dy) && dims.in_units(kWidth);
   detail::pad_dims in_dims = dims;
   for (int d = 0; d < dims.rank; ++d) in_dims.shape[d] = dims.in_shape[d];
   const std::int64_t n = dims.in_items();

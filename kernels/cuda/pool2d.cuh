@@ -15,8 +15,8 @@
 #pragma once
 
 #include "../config/pool2d.h"
-#include "access.cuh"
 #include "block.cuh"
+#include "items.cuh"
 
 namespace graven::kernels {
 
@@ -352,7 +352,7 @@ template <class T, class F>
 void with_pool2d(const pool2d_config& config, bool vectors, const F& f) {
   with_index(pool2d_largest(config), [&]<class Index>() {
     if (vectors)
-      f.template operator()<vector_width<T>, Index>();
+      f.template operator()<kFloatWidth<T>, Index>();
     else
       f.template operator()<1, Index>();
   });
@@ -363,8 +363,7 @@ void with_pool2d(const pool2d_config& config, bool vectors, const F& f) {
 template <class T>
 void max_pool2d(CudaContext& context, const pool2d_config& config, T* y, std::uint8_t* index, const T* x) {
   const pool2d_config c = detail::with_channels_last(config);
-  const bool vectors =
-      takes_vectors<T>(c.channels, y, x) && reinterpret_cast<std::uintptr_t>(index) % vector_width<T> == 0;
+  const bool vectors = takes_vectors<T>(c.channels, y, x) && aligned_for_vectors<kFloatWidth<T>>(index);
   detail::with_pool2d<T>(c, vectors, [&]<int V, class Index>() {
     const std::int64_t items = detail::pool2d_outputs(c) / V;
     const pool2d_shape<Index> shape = detail::pool2d_shape_of<Index>(c, c.out_height, c.out_width, V);
@@ -379,8 +378,7 @@ template <class T>
 void max_pool2d_backward(CudaContext& context, const pool2d_config& config, T* dx, const T* dy,
                          const std::uint8_t* index) {
   const pool2d_config c = detail::with_channels_last(config);
-  const bool vectors =
-      takes_vectors<T>(c.channels, dx, dy) && reinterpret_cast<std::uintptr_t>(index) % vector_width<T> == 0;
+  const bool vectors = takes_vectors<T>(c.channels, dx, dy) && aligned_for_vectors<kFloatWidth<T>>(index);
   detail::with_pool2d<T>(c, vectors, [&]<int V, class Index>() {
     const std::int64_t items = detail::pool2d_inputs(c) / V;
     launch(context, "max_pool2d_backward", &max_pool2d_backward_kernel<V, Index, T>, launch_shape(items), items,

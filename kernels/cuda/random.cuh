@@ -13,7 +13,7 @@
 #pragma once
 
 #include "../config/random.h"
-#include "access.cuh"
+#include "items.cuh"
 #include "scalar_math.cuh"
 
 namespace graven::kernels {
@@ -48,15 +48,8 @@ __device__ inline random_words draw(std::int64_t seed, std::int64_t stream, std:
 /// Loads or stores the elements of a counter, those of a last one that are there, 16 bytes at a time where `vectors`.
 template <class T>
 __device__ inline void load_four(T (&to)[4], const T* from, std::int64_t count, bool vectors) {
-  constexpr int kWidth = vector_width<T>;
   if (vectors && count >= 4) {
-#pragma unroll
-    for (int i = 0; i < 4; i += kWidth) {
-      T part[kWidth];
-      load_vector(part, from + i);
-#pragma unroll
-      for (int k = 0; k < kWidth; ++k) to[i + k] = part[k];
-    }
+    load_vector(to, from);
   } else {
 #pragma unroll
     for (int i = 0; i < 4; ++i) to[i] = i < count ? from[i] : T(0);
@@ -64,15 +57,8 @@ __device__ inline void load_four(T (&to)[4], const T* from, std::int64_t count, 
 }
 template <class T>
 __device__ inline void store_four(T* to, const T (&from)[4], std::int64_t count, bool vectors) {
-  constexpr int kWidth = vector_width<T>;
   if (vectors && count >= 4) {
-#pragma unroll
-    for (int i = 0; i < 4; i += kWidth) {
-      T part[kWidth];
-#pragma unroll
-      for (int k = 0; k < kWidth; ++k) part[k] = from[i + k];
-      store_vector(to + i, part);
-    }
+    store_vector(to, from);
   } else {
 #pragma unroll
     for (int i = 0; i < 4; ++i)
@@ -129,18 +115,18 @@ __global__ void dropout_kernel(dropout_config config, bool all, std::uint32_t th
 template <class T, class Number>
 void random_uniform(CudaContext& context, const random_config& config, T* y, Number seed, Number step) {
   launch(context, "random_uniform", &random_uniform_kernel<Number, T>, launch_shape((config.n + 3) / 4), config,
-         lies_at_16_bytes(y), y, seed, step);
+         aligned_for_vectors<4>(y), y, seed, step);
 }
 template <class T, class Number>
 void random_normal(CudaContext& context, const random_config& config, T* y, Number seed, Number step) {
   launch(context, "random_normal", &random_normal_kernel<Number, T>, launch_shape((config.n + 3) / 4), config,
-         lies_at_16_bytes(y), y, seed, step);
+         aligned_for_vectors<4>(y), y, seed, step);
 }
 template <class T, class Number>
 void dropout(CudaContext& context, const dropout_config& config, T* y, const T* x, Number seed, Number step) {
   launch(context, "dropout", &dropout_kernel<Number, T>, launch_shape((config.n + 3) / 4), config, config.p >= 1,
-         dropout_threshold(config.p), static_cast<T>(1 / (1 - config.p)), lies_at_16_bytes(y) && lies_at_16_bytes(x), y,
-         x, seed, step);
+         dropout_threshold(config.p), static_cast<T>(1 / (1 - config.p)), aligned_for_vectors<4>(y, x), y, x, seed,
+         step);
 }
 
 #endif  // __CUDACC_RTC__

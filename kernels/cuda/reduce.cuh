@@ -200,7 +200,8 @@ void argument(CudaContext& context, const char* name, const reduce_config& confi
 /// A row of many vectors is for a block, and of very many for several, if there are too few rows for a device.
 template <class Op, class T>
 void reduce_rows(CudaContext& context, std::int64_t rows, std::int64_t size, T factor, T* y, const T* x) {
-  constexpr int kWidth = kVectorWidth<T>;
+  constexpr int kWidth = kFloatWidth<T>;
+  constexpr bool kSingle = kWidth == 1;
   const int width = width_for<T>(size);
   const std::int64_t vectors = size / width;
   const int lanes = vectors > 512 ? kBlock : vectors > 32 ? 32 : 1 << bits_for(divide_up(vectors, 2));
@@ -214,23 +215,23 @@ void reduce_rows(CudaContext& context, std::int64_t rows, std::int64_t size, T f
   LaunchShape shape = launch_shape(rows * lanes, kBlock);
   shape.blocks.y = static_cast<unsigned>(pieces);
   launch(context, "reduce",
-         width == 1               ? &reduce_rows_kernel<Op, 1, true, T>
-         : aligned_for_vectors(x) ? &reduce_rows_kernel<Op, kWidth, true, T>
-                                  : &reduce_rows_kernel < Op,
-         kWidth, kWidth == 1, T >, shape, rows, size, piece, lanes, pieces > 1 ? T(1) : factor, to, x);
+         width == 1                       ? &reduce_rows_kernel<Op, 1, true, T>
+         : aligned_for_vectors<kWidth>(x) ? &reduce_rows_kernel<Op, kWidth, true, T>
+                                          : &reduce_rows_kernel<Op, kWidth, kSingle, T>,
+         shape, rows, size, piece, lanes, pieces > 1 ? T(1) : factor, to, x);
   if (pieces > 1) reduce_rows<Op>(context, rows, pieces, factor, y, static_cast<const T*>(to));
 }
 
 template <class Op, class T>
 void reduce_columns(CudaContext& context, const reduce_config& config, T factor, T* y, const T* x) {
-  constexpr int kWidth = kVectorWidth<T>;
+  constexpr int kWidth = kFloatWidth<T>;
   const int width = width_for<T>(config.inner);
   const column_cut cut = cut_columns(config.outer, config.size, config.inner, width);
   T* to = y;
   if (cut.pieces > 1)
     to = static_cast<T*>(
         context.workspace(static_cast<std::size_t>(config.outer * cut.pieces * config.inner) * sizeof(T)));
-  const bool vectors = width > 1 && aligned_for_vectors(x);
+  const bool vectors = takes_vectors<T>(config.inner, x);
   launch(context, "reduce", vectors ? &reduce_columns_kernel<Op, kWidth, T> : &reduce_columns_kernel<Op, 1, T>,
          column_shape(cut, vectors ? kWidth : 1), cut, cut.pieces > 1 ? T(1) : factor, to, x);
   if (cut.pieces > 1) {

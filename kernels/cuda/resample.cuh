@@ -11,7 +11,7 @@
 #pragma once
 
 #include "../config/resample.h"
-#include "access.cuh"
+#include "items.cuh"
 
 namespace graven::kernels {
 
@@ -220,7 +220,7 @@ void launch_resample_backward(CudaContext& context, const resample_config& confi
 template <class T>
 void resample(CudaContext& context, const resample_config& config, T* y, const T* x) {
   if (takes_vectors<T>(config.inner, y, x))
-    detail::launch_resample<vector_width<T>>(context, config, y, x);
+    detail::launch_resample<kFloatWidth<T>>(context, config, y, x);
   else
     detail::launch_resample<1>(context, config, y, x);
 }
@@ -228,7 +228,7 @@ void resample(CudaContext& context, const resample_config& config, T* y, const T
 template <class T>
 void resample_backward(CudaContext& context, const resample_config& config, T* dx, const T* dy) {
   if (takes_vectors<T>(config.inner, dx, dy))
-    detail::launch_resample_backward<vector_width<T>>(context, config, dx, dy);
+    detail::launch_resample_backward<kFloatWidth<T>>(context, config, dx, dy);
   else
     detail::launch_resample_backward<1>(context, config, dx, dy);
 }

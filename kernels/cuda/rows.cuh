@@ -46,7 +46,10 @@ __device__ inline T row_reduce(T value) {
     __syncthreads();  // after the last use of `partial`
     if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
     __syncthreads();
-    value = warp_reduce<Op>(threadIdx.x % 32 < Threads / 32 ? partial[threadIdx.x % 32] : Op::template start<T>());
+    value = partial[threadIdx.x % (Threads / 32)];
+#pragma unroll
+    for (int warps = Threads / 64; warps > 0; warps /= 2)
+      value = Op::join(value, __shfl_xor_sync(0xffffffffu, value, warps));
   } else {
     __syncwarp();
   }
@@ -67,7 +70,7 @@ __device__ inline void for_each_row(std::int64_t rows, F f) {
 /// Where a row's vectors lie. Index: of a place in the row.
 template <class T, class Index = int>
 struct row_cut {
-  static constexpr int kElements = kVector<T>;
+  static constexpr int kElements = kVectorWidth<T>;
   std::int64_t first;  ///< the row's first element
   Index size;
   int lead;  ///< elements of the first vector that lie before the row
@@ -91,7 +94,7 @@ struct row_cut {
   __device__ void load(const T* data, Index i, Index seen, T fill, T (&to)[kElements]) const {
     const T* const from = data + first + at(i);
     if (is_whole(i) && at(i) + kElements <= seen) {
-      load_neighbours(from, to);
+      load_vector(to, from);
     } else {
 #pragma unroll
       for (int n = 0; n < kElements; ++n) to[n] = at(i) + n >= 0 && at(i) + n < seen ? from[n] : fill;
@@ -100,7 +103,7 @@ struct row_cut {
   __device__ void store(T* data, Index i, const T (&from)[kElements]) const {
     T* const to = data + first + at(i);
     if (is_whole(i)) {
-      store_neighbours(to, from);
+      store_vector(to, from);
     } else {
 #pragma unroll
       for (int n = 0; n < kElements; ++n)
@@ -151,8 +154,8 @@ LaunchShape row_launch_shape(std::int64_t rows) {
 template <class T, class Held, class Long>
 void for_row_size(std::int64_t size, Held held, Long long_row) {
   // A row begins within a vector unless its size is a multiple of one.
-  const std::int64_t lead = size % kVector<T> == 0 ? 0 : kVector<T> - 1;
-  const std::int64_t vectors = (size + lead + kVector<T> - 1) / kVector<T>;
+  const std::int64_t lead = size % kVectorWidth<T> == 0 ? 0 : kVectorWidth<T> - 1;
+  const std::int64_t vectors = divide_up(size + lead, kVectorWidth<T>);
   if (vectors <= 8 * 2)
     held(std::integral_constant<int, 8>(), std::integral_constant<int, 2>());
   else if (vectors <= 32 * 2)

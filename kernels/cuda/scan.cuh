@@ -14,8 +14,8 @@
 
 #include "../config/scan.h"
 #include "../cpu/dtype.h"
-#include "access.cuh"
 #include "block.cuh"
+#include "items.cuh"
 
 namespace graven::kernels {
 

@@ -43,7 +43,7 @@ struct softmax_rows {
 /// The row is held in registers: `Held` vectors in each of its `Threads` threads.
 template <bool Log, int Threads, int Held, class T>
 __global__ void __launch_bounds__(kRowBlockOf<Threads>) softmax_kernel(softmax_rows rows, T* y, const T* x) {
-  constexpr int N = kVector<T>;
+  constexpr int N = kVectorWidth<T>;
   for_each_row<Threads>(rows.rows, [&](std::int64_t row, int lane) {
     const row_cut<T> cut(row, rows.rows, rows.size, rows.aligned);
     const int seen = static_cast<int>(rows.seen(row));
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kRowBlockOf<Threads>) softmax_kernel(softmax_r
 /// A block a row, which is read twice.
 template <bool Log, class T>
 __global__ void __launch_bounds__(kLongRowBlock) softmax_long_kernel(softmax_rows rows, T* y, const T* x) {
-  constexpr int N = kVector<T>, kAtOnce = 16 / static_cast<int>(sizeof(T));
+  constexpr int N = kVectorWidth<T>, kAtOnce = 16 / static_cast<int>(sizeof(T));
   for_each_row<kLongRowBlock>(rows.rows, [&](std::int64_t row, int lane) {
     const row_cut<T, std::int64_t> cut(row, rows.rows, rows.size, rows.aligned);
     const std::int64_t seen = rows.seen(row), step = kAtOnce * kLongRowBlock;
@@ -123,7 +123,7 @@ __device__ inline T softmax_gradient(T dy, T y, T sum) {
 template <bool Log, int Threads, int Held, class T>
 __global__ void __launch_bounds__(kRowBlockOf<Threads>)
     softmax_backward_kernel(softmax_rows rows, T* dx, const T* dy, const T* y) {
-  constexpr int N = kVector<T>;
+  constexpr int N = kVectorWidth<T>;
   for_each_row<Threads>(rows.rows, [&](std::int64_t row, int lane) {
     const row_cut<T> cut(row, rows.rows, rows.size, rows.aligned);
     const int seen = static_cast<int>(rows.seen(row));
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kRowBlockOf<Threads>)
 template <bool Log, class T>
 __global__ void __launch_bounds__(kLongRowBlock)
     softmax_backward_long_kernel(softmax_rows rows, T* dx, const T* dy, const T* y) {
-  constexpr int N = kVector<T>, kAtOnce = 8 / static_cast<int>(sizeof(T));
+  constexpr int N = kVectorWidth<T>, kAtOnce = 8 / static_cast<int>(sizeof(T));
   for_each_row<kLongRowBlock>(rows.rows, [&](std::int64_t row, int lane) {
     const row_cut<T, std::int64_t> cut(row, rows.rows, rows.size, rows.aligned);
     const std::int64_t seen = rows.seen(row), step = kAtOnce * kLongRowBlock;
@@ -277,7 +277,7 @@ namespace detail {
 
 template <bool Log, class T>
 void softmax_of_rows(CudaContext& context, const char* name, softmax_rows rows, T* y, const T* x) {
-  rows.aligned = lies_at_vectors<kVector<T>>(y) && lies_at_vectors<kVector<T>>(x);
+  rows.aligned = aligned_for_vectors<kVectorWidth<T>>(y, x);
   for_row_size<T>(
       rows.size,
       [&]<int Threads, int Held>(std::integral_constant<int, Threads>, std::integral_constant<int, Held>) {
@@ -291,7 +291,7 @@ void softmax_of_rows(CudaContext& context, const char* name, softmax_rows rows, 
 template <bool Log, class T>
 void softmax_backward_of_rows(CudaContext& context, const char* name, softmax_rows rows, T* dx, const T* dy,
                               const T* y) {
-  rows.aligned = lies_at_vectors<kVector<T>>(dx) && lies_at_vectors<kVector<T>>(dy) && lies_at_vectors<kVector<T>>(y);
+  rows.aligned = aligned_for_vectors<kVectorWidth<T>>(dx, dy, y);
   for_row_size<T>(
       rows.size,
       [&]<int Threads, int Held>(std::integral_constant<int, Threads>, std::integral_constant<int, Held>) {

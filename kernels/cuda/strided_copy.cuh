@@ -17,7 +17,7 @@
 
 #include "../config/strided_copy.h"
 #include "../cpu/dtype.h"
-#include "access.cuh"
+#include "items.cuh"
 
 namespace graven::kernels {
 
@@ -286,8 +286,7 @@ void strided_copy(CudaContext& context, const strided_copy_config& config, T* y,
                                         reinterpret_cast<const Unit*>(x));
     return;
   }
-  const bool vectors =
-      lies_at_16_bytes(y) && lies_at_16_bytes(x) && detail::in_units(dims, offset, std::int64_t{16 / sizeof(T)});
+  const bool vectors = aligned_for_vectors<kVectorWidth<T>>(y, x) && detail::in_units(dims, offset, kVectorWidth<T>);
   with_unit<T>(vectors, [&]<class Unit>(std::int64_t) {
     const std::int64_t n = dims.items();
     with_items(n, detail::largest_place(dims, offset), [&]<class Index, int Items>() {
@@ -325,9 +324,8 @@ void strided_add(CudaContext& context, const strided_copy_config& config, T* y, 
     detail::launch_strided_tiles<true>(context, "strided_add", dims, turned, offset, y, x);
     return;
   }
-  constexpr int kWidth = vector_width<T>;
-  const bool vectors =
-      kWidth > 1 && lies_at_16_bytes(y) && lies_at_16_bytes(x) && detail::in_units(dims, offset, std::int64_t{kWidth});
+  constexpr int kWidth = kFloatWidth<T>;
+  const bool vectors = kWidth > 1 && aligned_for_vectors<kWidth>(y, x) && detail::in_units(dims, offset, kWidth);
   with_index(detail::largest_place(dims, offset) * kWidth, [&]<class Index>() {
     const std::int64_t items = dims.items();
     const strided_view<Index> view = detail::view_of<Index>(dims, dims.strided, offset);

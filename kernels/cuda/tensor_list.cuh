@@ -64,7 +64,7 @@ struct tensor_piece {
   template <class T, int N>
   __device__ void load(const T* data, std::int64_t i, T (&to)[N]) const {
     if (aligned && i + N <= end) {
-      load_neighbours(data + i, to);
+      load_vector(to, data + i);
     } else {
 #pragma unroll
       for (int e = 0; e < N; ++e) to[e] = i + e < end ? data[i + e] : T(0);
@@ -73,7 +73,7 @@ struct tensor_piece {
   template <class T, int N>
   __device__ void store(T* data, std::int64_t i, const T (&from)[N]) const {
     if (aligned && i + N <= end) {
-      store_neighbours(data + i, from);
+      store_vector(data + i, from);
     } else {
 #pragma unroll
       for (int e = 0; e < N; ++e)
@@ -110,7 +110,7 @@ void for_each_list(std::int64_t count, T* const* const (&arrays)[Arrays], const 
       list.aligned[t] = true;
       for (int a = 0; a < Arrays; ++a) {
         list.data[a][t] = arrays[a] != nullptr ? arrays[a][first + t] : nullptr;
-        list.aligned[t] = list.aligned[t] && lies_at_vectors<kVector<T>>(list.data[a][t]);
+        list.aligned[t] = list.aligned[t] && aligned_for_vectors<kVectorWidth<T>>(list.data[a][t]);
       }
       list.sizes[t] = sizes[first + t];
       list.first_piece[t] = list.pieces;

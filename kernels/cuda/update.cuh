@@ -48,7 +48,7 @@ __device__ inline typename Rule::template numbers<T> numbers_of_step(const Confi
 template <class Rule, class T, int... S>
 __device__ inline void update_elements(const tensor_list<T, 2 + sizeof...(S)>& list, const tensor_piece& piece,
                                        const typename Rule::template numbers<T>& k, const T* factor) {
-  constexpr int N = kVector<T>;
+  constexpr int N = kVectorWidth<T>;
   const T times = factor_of_gradients(factor);
   T* const p = list.data[0][piece.tensor];
   const T* const grad = list.data[1][piece.tensor];
@@ -77,7 +77,7 @@ template <class Rule, class T, class Config, int... S>
 __global__ void __launch_bounds__(kBlock)
     measure_kernel(tensor_list<T, 2 + sizeof...(S)> list, Config config, const double* lr, const std::int64_t* step,
                    const T* factor, double* sums) {
-  constexpr int N = kVector<T>;
+  constexpr int N = kVectorWidth<T>;
   const auto k = numbers_of_step<Rule, T>(config, lr, step);
   const tensor_piece piece(list);
   const T times = factor_of_gradients(factor);

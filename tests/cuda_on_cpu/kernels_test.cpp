@@ -263,23 +263,6 @@ TEST(CudaElementwise, ABroadcastBeyond32BitsIsCut) {
   expect_close(got[0], {11, 12, 23, 24, 35, 36}, 0, "broadcast");
 }
 
-TEST(CudaVector, DividesWithoutADivision) {
-  std::mt19937_64 random(1);
-  for (const std::int64_t divisor :
-       {1, 2, 3, 5, 7, 255, 256, 257, 50257, 65536, 1000003, (1 << 30) - 1, 1 << 30, 2147483647}) {
-    const fast_divisor d = fast_divisor_of(divisor);
-    const auto expect = [&](std::int64_t n) {
-      EXPECT_EQ(d.divide(static_cast<std::uint32_t>(n)), static_cast<std::uint32_t>(n / divisor))
-          << n << " / " << divisor;
-    };
-    for (int i = 0; i < 2000; ++i) expect(static_cast<std::int64_t>(random() >> 33));
-    for (std::int64_t multiple = 0; multiple < 5; ++multiple)
-      for (const std::int64_t n : {multiple * divisor - 1, multiple * divisor, multiple * divisor + 1})
-        if (n >= 0 && n < (std::int64_t{1} << 31)) expect(n);
-    expect(2147483647);
-  }
-}
-
 TEST(CudaStridedCopy, CopiesAndAdds) {
   struct Case {
     const char* name;

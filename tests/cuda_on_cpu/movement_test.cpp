@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "kernel_harness.h"
-#include "kernels/cuda/access.cuh"
 #include "kernels/cuda/causal_mask.cuh"
 #include "kernels/cuda/concat.cuh"
 #include "kernels/cuda/index.cuh"
@@ -17,6 +16,7 @@
 #include "kernels/cuda/scan.cuh"
 #include "kernels/cuda/sort.cuh"
 #include "kernels/cuda/strided_copy.cuh"
+#include "kernels/cuda/vector.cuh"
 #include "tests/cuda_on_cpu/oracle.h"
 #include "tests/tolerances.h"
 
@@ -27,7 +27,8 @@ namespace tolerance_of = tests::tolerance;
 
 using namespace testing_on_device;
 
-TEST(CudaAccess, QuotientsAreThoseOfDivision) {
+TEST(CudaVector, QuotientsAreThoseOfDivision) {
+  std::mt19937_64 random(1);
   std::vector<std::int64_t> divisors, numbers_to_divide;
   for (std::int64_t bit = 0; bit < 31; ++bit)
     for (std::int64_t near = -1; near <= 1; ++near) {
@@ -42,6 +43,7 @@ TEST(CudaAccess, QuotientsAreThoseOfDivision) {
     std::vector<std::int64_t> all = numbers_to_divide;
     for (const std::int64_t k : {std::int64_t{1}, std::int64_t{2}, 2147483647 / d})
       for (const std::int64_t near : {-1, 0, 1}) all.push_back(k * d + near);
+    for (int i = 0; i < 500; ++i) all.push_back(static_cast<std::int64_t>(random() >> 33));
     for (const std::int64_t n : all) {
       if (n < 0 || n >= (std::int64_t{1} << 31)) continue;
       ASSERT_EQ(by.quotient(static_cast<std::int32_t>(n)), n / d) << n << " / " << d;
