@@ -18,6 +18,7 @@
 #include "conv2d_shape.cuh"
 #include "cublas_lt.cuh"
 #include "epilogue.cuh"
+#include "vector.cuh"
 
 namespace graven::kernels {
 
@@ -68,12 +69,10 @@ __global__ void conv2d_columns_kernel(conv2d_config s, int first, int pixels, fl
       const int in_y = at_y * stride_y + shift_y, in_x = at_x * stride_x + shift_x;
       const bool inside = begin + k < pixels && in_y >= 0 && in_y < height && in_x >= 0 && in_x < width;
       const float* const from = x + image * image_elements + (in_y * width + in_x) * channels + channel;
-      if constexpr (ByChannels) {
-        const float4 value = inside ? *reinterpret_cast<const float4*>(from) : float4{0, 0, 0, 0};
-        values[k][0] = value.x, values[k][1] = value.y, values[k][2] = value.z, values[k][3] = value.w;
-      } else {
-        values[k][0] = inside ? *from : 0.0f;
-      }
+      if (inside)
+        load_vector(values[k], from);
+      else
+        fill_vector(values[k], 0.0f);
       ++at_x;
       if (at_x == out_width) {
         at_x = 0;
@@ -87,11 +86,7 @@ __global__ void conv2d_columns_kernel(conv2d_config s, int first, int pixels, fl
 #pragma unroll
     for (int k = 0; k < kColumnPixels; ++k) {
       if (begin + k >= pixels) continue;
-      float* const to = columns + static_cast<std::int64_t>(begin + k) * row + place;
-      if constexpr (ByChannels)
-        *reinterpret_cast<float4*>(to) = float4{values[k][0], values[k][1], values[k][2], values[k][3]};
-      else
-        *to = values[k][0];
+      store_vector(columns + static_cast<std::int64_t>(begin + k) * row + place, values[k]);
     }
   }
 }
@@ -133,28 +128,31 @@ __global__ void conv2d_gather_kernel(conv2d_config s, conv2d_chunk chunk, bool a
           if (from_x < 0 || out_x * stride_x != from_x || out_x >= out_width) continue;
           const float* const from = lines_of_image + ((out_y - line) * out_width + out_x) * row + at_channel +
                                     (tap_y * kernel_width + tap_x) * each;
-          if constexpr (Lanes == 4) {
-            const float4 value = *reinterpret_cast<const float4*>(from);
-            sum[0] += value.x;
-            sum[1] += value.y;
-            sum[2] += value.z;
-            sum[3] += value.w;
-          } else {
-            sum[0] += *from;
-          }
+          float seen[Lanes];
+          load_vector(seen, from);
+#pragma unroll
+          for (int lane = 0; lane < Lanes; ++lane) sum[lane] += seen[lane];
         }
       }
       const std::int64_t at = image_at + (in_y * width + in_x) * channels + channel;
-      for (int lane = 0; lane < Lanes; ++lane) {
-        float value = adds ? dx[at + lane] + sum[lane] : sum[lane];
-        if (finishes) {
-          if constexpr (F::inputs == 2)
-            value = F::template apply<float>(value, residual[at + lane]);
-          else
-            value = F::template apply<float>(value);
-        }
-        dx[at + lane] = value;
+      if (adds) {
+        float before[Lanes];
+        load_vector(before, dx + at);
+#pragma unroll
+        for (int lane = 0; lane < Lanes; ++lane) sum[lane] = before[lane] + sum[lane];
       }
+      if (finishes) {
+        if constexpr (F::inputs == 2) {
+          float other[Lanes];
+          load_vector(other, residual + at);
+#pragma unroll
+          for (int lane = 0; lane < Lanes; ++lane) sum[lane] = F::template apply<float>(sum[lane], other[lane]);
+        } else {
+#pragma unroll
+          for (int lane = 0; lane < Lanes; ++lane) sum[lane] = F::template apply<float>(sum[lane]);
+        }
+      }
+      store_vector(dx + at, sum);
     }
   }
 }
@@ -232,8 +230,7 @@ inline std::int64_t conv2d_chunk_pixels(const conv2d_config& s) {
 
 /// Whether rows of columns are to list channels side by side.
 inline bool conv2d_lists_channels(const conv2d_config& s, const float* x) {
-  return (s.in_channels / s.groups) % 4 == 0 && conv2d_pixels(s) >= s.out_channels &&
-         reinterpret_cast<std::uintptr_t>(x) % 16 == 0;
+  return (s.in_channels / s.groups) % 4 == 0 && conv2d_pixels(s) >= s.out_channels && aligned_for_vectors<4>(x);
 }
 
 inline void conv2d_columns(CudaContext& context, const conv2d_config& s, bool by_channels, std::int64_t first,
@@ -336,7 +333,7 @@ void conv2d_by_columns_backward_input(CudaContext& context, const conv2d_config&
   conv2d_chunk chunk{.image = 0, .images = lines / s.out_height, .line = 0, .lines = s.out_height};
   if (chunk.images < 1) chunk = {.image = 0, .images = 1, .line = 0, .lines = lines < 1 ? 1 : lines};
   const std::int64_t most_images = chunk.images, most_lines = chunk.lines;
-  const bool by_quads = (s.in_channels / s.groups) % 4 == 0 && reinterpret_cast<std::uintptr_t>(dx) % 16 == 0;
+  const bool by_quads = (s.in_channels / s.groups) % 4 == 0 && aligned_for_vectors<4>(dx, residual);
   const detail::Conv2dWorkspace workspace(context, conv2d_weights(s), most_images * most_lines * s.out_width * row);
   detail::conv2d_rearrange<false>(context, s, workspace.weights, w);
   for (chunk.image = 0; chunk.image < s.batch; chunk.image += most_images) {

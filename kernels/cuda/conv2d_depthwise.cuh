@@ -11,6 +11,7 @@
 #pragma once
 
 #include "conv2d_shape.cuh"
+#include "vector.cuh"
 
 #ifndef __CUDACC_RTC__
 #include <type_traits>
@@ -28,12 +29,9 @@ struct depthwise_lanes {
 };
 template <int Lanes>
 __device__ inline depthwise_lanes<Lanes> depthwise_load(const float* from) {
-  if constexpr (Lanes == 4) {
-    const float4 value = *reinterpret_cast<const float4*>(from);
-    return {{value.x, value.y, value.z, value.w}};
-  } else {
-    return {{*from}};
-  }
+  depthwise_lanes<Lanes> value;
+  load_vector(value.lane, from);
+  return value;
 }
 /// y = epilogue(value + bias[, residual]); bias may be nullptr.
 template <class F, int Lanes>
@@ -49,23 +47,14 @@ __device__ inline void depthwise_store(float* y, const depthwise_lanes<Lanes>& v
   } else {
     for (int lane = 0; lane < Lanes; ++lane) result.lane[lane] = F::template apply<float>(result.lane[lane]);
   }
-  if constexpr (Lanes == 4)
-    *reinterpret_cast<float4*>(y) = {result.lane[0], result.lane[1], result.lane[2], result.lane[3]};
-  else
-    *y = result.lane[0];
+  store_vector(y, result.lane);
 }
 
 /// The 3x3 weights of `Lanes` channels: weight[lane * 9 + tap].
 template <int Lanes>
 __device__ inline void depthwise_weights(float (&weight)[Lanes * 9], const float* w) {
   if constexpr (Lanes == 4) {
-    for (int i = 0; i < 9; ++i) {
-      const float4 value = reinterpret_cast<const float4*>(w)[i];
-      weight[4 * i] = value.x;
-      weight[4 * i + 1] = value.y;
-      weight[4 * i + 2] = value.z;
-      weight[4 * i + 3] = value.w;
-    }
+    load_vector(weight, w);
   } else {
     for (int i = 0; i < 9; ++i) weight[i] = w[i];
   }
@@ -328,10 +317,9 @@ __global__ void conv2d_depthwise_join_kernel(std::int64_t channels, std::int64_t
 namespace detail {
 
 /// Whether channels can be taken four at a time.
-inline bool depthwise_by_quads(const conv2d_config& s, const void* a, const void* b, const void* c,
-                               const void* residual) {
-  const auto address = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p); };
-  return s.in_channels % 4 == 0 && (address(a) | address(b) | address(c) | address(residual)) % 16 == 0;
+inline bool depthwise_by_quads(const conv2d_config& s, const float* a, const float* b, const float* c,
+                               const float* residual) {
+  return s.in_channels % 4 == 0 && aligned_for_vectors<4>(a, b, c, residual);
 }
 inline bool depthwise_is_3x3(const conv2d_config& s) {
   return s.kernel_height == 3 && s.kernel_width == 3 && s.dilation_height == 1 && s.dilation_width == 1;
@@ -438,7 +426,7 @@ inline void conv2d_depthwise_backward_weight(CudaContext& context, const conv2d_
            LaunchShape{dim3(static_cast<unsigned>((taps * s.in_channels + 31) / 32)), dim3(32, 8)}, s.in_channels, taps,
            pieces, dw, static_cast<const float*>(sums));
   };
-  if (detail::depthwise_by_quads(s, dy, x, nullptr, nullptr))
+  if (detail::depthwise_by_quads(s, dy, x, dy, x))
     run(std::integral_constant<int, 4>());
   else
     run(std::integral_constant<int, 1>());
