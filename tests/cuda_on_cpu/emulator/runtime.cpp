@@ -210,6 +210,7 @@ cudaError_t cudaMallocHost(void** address, std::size_t bytes) {
 
 cudaError_t cudaFreeHost(void* address) {
   if (address == nullptr) return cudaSuccess;
+  cuda_on_cpu::refuse_while_recording("cudaFreeHost");
   return returned(cuda_on_cpu::release_pinned(address) ? cudaSuccess : cudaErrorInvalidValue, "cudaFreeHost");
 }
 
@@ -250,6 +251,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   require_acknowledged();
+  cuda_on_cpu::refuse_while_recording("cudaMemcpy");
   if (bytes == 0) return cudaSuccess;
   Sides sides;
   const cudaError_t error = check_copy(to, from, bytes, kind, sides);
