@@ -358,16 +358,18 @@ TEST_F(CudaOnCpuGraphs, RefuseWhatIsNoWorkOnAStream) {
        [&] { return cudaMemcpyAsync(pageable.data(), data.get(), 256, cudaMemcpyDeviceToHost, stream_); }},
   };
   for (const auto& [name, call] : calls) {
-    std::string message;
-    const cudaGraphExec_t graph = recorded([&] {
-      try {
-        call();
-      } catch (const Failure& e) {
-        message = e.what();
-      }
-    });
-    EXPECT_EQ(message, std::string(name) + " while this thread records a graph");
-    ASSERT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+    ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    EXPECT_EQ(set_on(stream_, data.get(), 1), cudaSuccess);
+    try {
+      call();
+      ADD_FAILURE() << name << " succeeded";
+    } catch (const Failure& e) {
+      EXPECT_EQ(e.what(), std::string(name) + " while this thread records a graph");
+    }
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaErrorStreamCaptureInvalidated) << name;
+    EXPECT_EQ(cudaGetLastError(), cudaErrorStreamCaptureInvalidated);
+    EXPECT_EQ(graph, nullptr);
   }
   // Other threads go on.
   const cudaGraphExec_t graph = recorded([&] {
@@ -386,7 +388,7 @@ TEST_F(CudaOnCpuGraphs, RefuseWhatIsNoWorkOnAStream) {
   ASSERT_EQ(cudaFreeHost(pinned), cudaSuccess);
 }
 
-TEST_F(CudaOnCpuGraphs, ErrorsThatTheirCallsReturn) {
+TEST_F(CudaOnCpuGraphs, WhatIsWrongIsReported) {
   const auto expect_error = [](cudaError_t got, cudaError_t expected) {
     EXPECT_EQ(got, expected);
     EXPECT_EQ(cudaGetLastError(), expected);
@@ -414,6 +416,10 @@ TEST_F(CudaOnCpuGraphs, ErrorsThatTheirCallsReturn) {
   ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
   ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
   ASSERT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  for (const auto& use : std::initializer_list<std::function<void()>>{
+           [&] { cudaGraphInstantiate(&executable, graph, 0); }, [&] { cudaGraphDestroy(graph); },
+           [&] { cudaGraphLaunch(executable, stream_); }, [&] { cudaGraphExecDestroy(executable); }})
+    EXPECT_MENTIONS(failure(use), "a graph is used that was destroyed");
 }
 
 // ---- devices --------------------------------------------------------------------------------------------------------

@@ -209,6 +209,7 @@ enum cudaError {
   cudaErrorInvalidDevice = 101,
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
+  cudaErrorStreamCaptureInvalidated = 901,
 };
 using cudaError_t = cudaError;
 const char* cudaGetErrorName(cudaError_t error);
