@@ -1,5 +1,5 @@
-// What all kernels stand on: the context, its workspace, rehearsals, the devices, copies for the host. On the emulated
-// device alone, which counts and refuses what a real one does not.
+// What all kernels stand on: the context, its workspace, rehearsals, recorded calls, the devices, copies for the host.
+// On the emulated device alone, which counts and refuses what a real one does not.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -12,6 +12,7 @@
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/matmul.cuh"
 #include "kernels/cuda/mirror.cuh"
+#include "kernels/cuda/recorded_calls.cuh"
 
 namespace graven::kernels {
 namespace {
@@ -132,6 +133,276 @@ TEST(CudaContext, WhatWasRehearsedAllocatesNothingAndMakesNoDescriptor) {
     EXPECT_EQ(std::memcmp(got.data(), wanted.data(), got.size() * sizeof(float)), 0);
   }
 }
+
+// ---- recorded calls -------------------------------------------------------------------------------------------------
+
+/// Numbers of calls that add `x` times `size` to `y`, and what they did when they were run.
+__global__ void add_kernel(float* y, const float* x, float size) { *y += *x * size; }
+
+class Sum {
+ public:
+  explicit Sum(CudaContext& context) : context_(context) { write(y_, 0); }
+  /// Gives the next number to the calls, runs them, and holds the sum to what it must be.
+  void run(RecordedCalls& recorded, const std::vector<std::int64_t>& sizes) {
+    const float number = static_cast<float>(++runs_ % 7);
+    write(x_, number);
+    float size = 1;
+    for (const std::int64_t s : sizes) size = 10 * size + static_cast<float>(s);
+    made_ = 0;
+    cuda_on_cpu::reset_statistics();
+    recorded.run(context_, sizes, [&] {
+      ++made_;
+      launch(context_, "add", &add_kernel, {dim3(1), dim3(1)}, y_.get(), static_cast<const float*>(x_.get()), size);
+    });
+    statistics_ = cuda_on_cpu::statistics();
+    context_.synchronize();
+    expected_ += number * size;
+    EXPECT_EQ(y_.host()[0], expected_);
+  }
+  int made() const { return made_; }
+  const cuda_on_cpu::Statistics& statistics() const { return statistics_; }
+
+ private:
+  void write(const OnDevice<float>& to, float value) {
+    GRAVEN_CUDA(cudaMemcpy(to.get(), &value, sizeof value, cudaMemcpyHostToDevice));
+    GRAVEN_CUDA(cudaDeviceSynchronize());
+  }
+  CudaContext& context_;
+  OnDevice<float> x_{1}, y_{1};
+  float expected_ = 0;
+  int runs_ = 0, made_ = 0;
+  cuda_on_cpu::Statistics statistics_;
+};
+
+TEST(RecordedCalls, AreRecordedOnceAndReplayed) {
+  /// Calls made by the host: 1 where they are given to the device one by one, 2 where they are rehearsed and recorded,
+  /// none where they are replayed.
+  struct Run {
+    std::vector<std::int64_t> sizes;
+    int made, launches;
+  };
+  const struct {
+    const char* name;
+    std::vector<Run> runs;
+  } cases[] = {
+      {"without sizes, at once", {{{}, 2, 1}, {{}, 0, 1}, {{}, 0, 1}}},
+      {"a size, when it comes again", {{{3}, 1, 0}, {{3}, 2, 1}, {{3}, 0, 1}, {{3}, 0, 1}}},
+      {"sizes that take turns", {{{3}, 1, 0}, {{5}, 1, 0}, {{3}, 2, 1}, {{5}, 2, 1}, {{3}, 0, 1}, {{5}, 0, 1}}},
+      {"sizes between others", {{{3}, 1, 0}, {{3}, 2, 1}, {{4}, 1, 0}, {{3}, 0, 1}, {{4}, 2, 1}, {{3}, 0, 1}}},
+      {"the same sizes in another order", {{{2, 3}, 1, 0}, {{3, 2}, 1, 0}, {{2, 3}, 2, 1}, {{3, 2}, 2, 1}}},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    CudaContext context;
+    RecordedCalls recorded;
+    Sum sum(context);
+    for (std::size_t i = 0; i < c.runs.size(); ++i) {
+      SCOPED_TRACE(i);
+      sum.run(recorded, c.runs[i].sizes);
+      EXPECT_EQ(sum.made(), c.runs[i].made);
+      EXPECT_EQ(sum.statistics().graph_launches, c.runs[i].launches);
+      EXPECT_EQ(sum.statistics().allocations, 0);
+      EXPECT_EQ(sum.statistics().descriptors, c.runs[i].made == 2 ? 2 : 0) << "a graph and its executable";
+    }
+  }
+}
+
+TEST(RecordedCalls, OfMoreSizesThanAreKeptTheLastAreMadeOneByOne) {
+  CudaContext context;
+  RecordedCalls recorded;
+  Sum sum(context);
+  for (const int made : {1, 2, 0})
+    for (std::int64_t size = 1; size <= 66; ++size) {
+      SCOPED_TRACE(size);
+      sum.run(recorded, {size});
+      EXPECT_EQ(sum.made(), size <= 64 ? made : 1);
+      EXPECT_EQ(sum.statistics().graph_launches, size <= 64 && made != 1 ? 1 : 0);
+    }
+  recorded.forget();
+  sum.run(recorded, {66});
+  sum.run(recorded, {66});
+  EXPECT_EQ(sum.statistics().graph_launches, 1) << "nothing is left of the others";
+}
+
+/// Whatever the calls are: the same bits as without a graph, of whatever the memory holds.
+TEST(RecordedCalls, DoWhatTheirCallsDo) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    CudaContext plain, context;
+    RecordedCalls recorded;
+    OnDevice<float> x(8192), y(8192), expected(8192);
+    for (const std::uint64_t seed : {1u, 2u, 3u}) {
+      const std::vector<float> from = numbers<float>(8192, seed);
+      GRAVEN_CUDA(cudaMemcpy(x.get(), from.data(), from.size() * sizeof(float), cudaMemcpyHostToDevice));
+      GRAVEN_CUDA(cudaDeviceSynchronize());
+      c.call(plain, x.get(), expected.get());
+      plain.synchronize();
+      cuda_on_cpu::reset_statistics();
+      recorded.run(context, {}, [&] { c.call(context, x.get(), y.get()); });
+      context.synchronize();
+      const auto s = cuda_on_cpu::statistics();
+      EXPECT_EQ(s.graph_launches, 1);
+      if (seed != 1) {
+        EXPECT_EQ(s.allocations, 0);
+        EXPECT_EQ(s.descriptors, 0);
+        EXPECT_EQ(s.library_calls, 0);
+      }
+      const std::vector<float> got = y.host(), wanted = expected.host();
+      EXPECT_EQ(std::memcmp(got.data(), wanted.data(), got.size() * sizeof(float)), 0) << "numbers " << seed;
+    }
+  }
+}
+
+TEST(RecordedCalls, AreRecordedAgainWhereTheWorkspaceGrew) {
+  CudaContext context;
+  RecordedCalls small, large;
+  OnDevice<float> y(4);
+  int made = 0;
+  const auto fill_by_workspace = [&](RecordedCalls& recorded, std::size_t bytes, float value) {
+    made = 0;
+    recorded.run(context, {}, [&] {
+      ++made;
+      auto* const scratch = static_cast<float*>(context.workspace(bytes));
+      launch(context, "fill", &fill_kernel<float>, launch_shape(4), std::int64_t{4}, scratch, value);
+      copy_on_device(context, y.get(), scratch, 4 * sizeof(float));
+    });
+    context.synchronize();
+    EXPECT_EQ(y.host(), std::vector<float>(4, value));
+  };
+  fill_by_workspace(small, 256, 1);
+  fill_by_workspace(small, 256, 1);
+  EXPECT_EQ(made, 0);
+  fill_by_workspace(large, 1024, 2);  // the workspace moves
+  fill_by_workspace(small, 256, 1);
+  EXPECT_EQ(made, 2) << "rehearsed and recorded";
+  context.workspace(std::size_t{1} << 20);  // outside of what is recorded
+  for (const int expected : {2, 0}) {
+    fill_by_workspace(large, 1024, 2);
+    EXPECT_EQ(made, expected);
+    fill_by_workspace(small, 256, 1);
+    EXPECT_EQ(made, expected);
+  }
+}
+
+/// What was begun is left behind: the stream takes work, nothing is taken for rehearsed or recorded that is not, and no
+/// error is left for others to find.
+TEST(RecordedCalls, ThatThrowLeaveTheStreamAsItWas) {
+  void* memory = nullptr;
+  GRAVEN_CUDA(cudaMalloc(&memory, 256));
+  const struct {
+    const char *name, *message;
+    std::function<void(CudaContext&)> fail;
+  } cases[] = {
+      {"in the rehearsal", "not today",
+       [](CudaContext& context) {
+         if (context.rehearses()) throw std::runtime_error("not today");
+       }},
+      {"in the recording", "not today",
+       [](CudaContext& context) {
+         if (!context.rehearses()) throw std::runtime_error("not today");
+       }},
+      {"a launch", "cudaErrorInvalidConfiguration",
+       [](CudaContext& context) {
+         launch(context, "fill", &fill_kernel<float>, {dim3(0), dim3(256)}, std::int64_t{0},
+                static_cast<float*>(nullptr), 0.0f);
+       }},
+      {"memory", "cudaMalloc while this thread records a graph",
+       [](CudaContext& context) {
+         if (!context.rehearses()) DeviceBuffer(256);
+       }},
+      {"memory given back", "cudaFree while this thread records a graph",
+       [&](CudaContext& context) {
+         if (!context.rehearses()) GRAVEN_CUDA(cudaFree(memory));
+       }},
+      {"a workspace that was not rehearsed", "while this thread records a graph",
+       [](CudaContext& context) { context.workspace(context.rehearses() ? 256 : 4096); }},
+      {"a wait", "a wait for a stream while this thread records a graph",
+       [](CudaContext& context) {
+         if (!context.rehearses()) context.synchronize();
+       }},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    CudaContext context;
+    RecordedCalls recorded;
+    OnDevice<float> y(4);
+    bool fails = true;
+    const auto run = [&](const std::vector<std::int64_t>& sizes) {
+      return thrown([&] {
+        recorded.run(context, sizes, [&] {
+          launch(context, "fill", &fill_kernel<float>, launch_shape(4), std::int64_t{4}, y.get(), 3.0f);
+          if (fails) c.fail(context);
+        });
+      });
+    };
+    for (int i = 0; i < 2; ++i) expect_mentions(run({}), c.message);
+    EXPECT_FALSE(context.rehearses());
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+    context.synchronize();
+    for (const float value : y.host()) EXPECT_TRUE(std::isnan(value)) << "a recording that failed was launched";
+    launch(context, "fill", &fill_kernel<float>, launch_shape(4), std::int64_t{4}, y.get(), 2.0f);
+    context.synchronize();
+    EXPECT_EQ(y.host(), std::vector<float>(4, 2)) << "the stream still records";
+    fails = false;
+    cuda_on_cpu::reset_statistics();
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(run({}), "");
+    context.synchronize();
+    EXPECT_EQ(cuda_on_cpu::statistics().graph_launches, 2);
+    EXPECT_EQ(y.host(), std::vector<float>(4, 3));
+    // What was recorded before a call failed is still there.
+    fails = true;
+    EXPECT_EQ(run({}), "");
+  }
+  GRAVEN_CUDA(cudaFree(memory));
+}
+
+TEST(RecordedCalls, ThatAreForgottenUseOtherMemory) {
+  CudaContext context;
+  RecordedCalls recorded;
+  OnDevice<float> first(4), second(4);
+  float* to = first.get();
+  const auto fill = [&](float value) {
+    recorded.run(context, {},
+                 [&] { launch(context, "fill", &fill_kernel<float>, launch_shape(4), std::int64_t{4}, to, value); });
+  };
+  fill(1);
+  to = second.get();
+  fill(2);
+  context.synchronize();
+  EXPECT_EQ(first.host()[3], 1.0f) << "arguments are those of the recording";
+  EXPECT_TRUE(std::isnan(second.host()[3]));
+  recorded.forget();
+  fill(3);
+  context.synchronize();
+  EXPECT_EQ(first.host()[3], 1.0f);
+  EXPECT_EQ(second.host()[3], 3.0f);
+  recorded.forget();
+  recorded.forget();
+  fill(4);
+  context.synchronize();
+  EXPECT_EQ(second.host()[3], 4.0f);
+}
+
+TEST(RecordedCalls, AreLaunchedInTheOrderOfTheStream) {
+  CudaContext context;
+  OnDevice<float> y(4), copy(4);
+  {
+    RecordedCalls recorded;
+    const auto run = [&] {
+      recorded.run(context, {}, [&] { copy_on_device(context, copy.get(), y.get(), 4 * sizeof(float)); });
+    };
+    for (const float value : {1.0f, 2.0f}) {
+      launch(context, "fill", &fill_kernel<float>, launch_shape(4), std::int64_t{4}, y.get(), value);
+      run();
+    }
+    launch(context, "fill", &fill_kernel<float>, launch_shape(4), std::int64_t{4}, y.get(), 3.0f);
+  }  // gone before the stream has come to them
+  context.synchronize();
+  EXPECT_EQ(copy.host(), std::vector<float>(4, 2));
+  EXPECT_EQ(y.host(), std::vector<float>(4, 3));
+}
+
+// ---- libraries, copies, devices -------------------------------------------------------------------------------------
 
 TEST(CudaContext, APlanThatCouldNotBeMadeIsNotKept) {
   CudaContext context;

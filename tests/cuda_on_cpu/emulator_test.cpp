@@ -3,9 +3,12 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <set>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "cuda_runtime.h"
@@ -222,6 +225,201 @@ TEST_F(CudaOnCpu, AnErrorThatNobodyLooksAtIsReported) {
   EXPECT_EQ(launch(set_all, 0, 64, data.get(), 1), cudaErrorInvalidConfiguration);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
   EXPECT_EQ(failure([] { cudaDeviceSynchronize(); }), "");
+}
+
+// ---- graphs ---------------------------------------------------------------------------------------------------------
+
+/// A stream that orders itself with no other, and what is recorded on it.
+class CudaOnCpuGraphs : public CudaOnCpu {
+ protected:
+  void SetUp() override { ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess); }
+  void TearDown() override {
+    EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+    CudaOnCpu::TearDown();
+  }
+  /// The graph of what `calls` gives the stream.
+  template <class Calls>
+  cudaGraphExec_t recorded(const Calls& calls) {
+    EXPECT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    calls();
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+    cudaGraphExec_t executable = nullptr;
+    EXPECT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess) << "the executable is one of its own";
+    return executable;
+  }
+  void add_on(const cudaStream_t stream, int* data, const int* by);
+  cudaStream_t stream_ = nullptr;
+};
+
+__global__ void add_all(int* data, const int* by) { data[threadIdx.x] += *by; }
+void CudaOnCpuGraphs::add_on(const cudaStream_t stream, int* data, const int* by) {
+  cudaLaunchConfig_t config;
+  config.gridDim = 1;
+  config.blockDim = 64;
+  config.stream = stream;
+  EXPECT_EQ(cudaLaunchKernelEx(&config, add_all, data, by), cudaSuccess);
+}
+
+TEST_F(CudaOnCpuGraphs, DoTheirWorkEachTimeTheyAreLaunched) {
+  OnDevice<int> data(std::vector<int>(64, 1)), by(1);
+  int *next = nullptr, *seen = nullptr;
+  ASSERT_EQ(cudaMallocHost(&next, sizeof(int)), cudaSuccess);
+  ASSERT_EQ(cudaMallocHost(&seen, sizeof(int)), cudaSuccess);
+  cudaDeviceSynchronize();
+  const cudaGraphExec_t graph = recorded([&] {
+    EXPECT_EQ(cudaMemcpyAsync(by.get(), next, sizeof(int), cudaMemcpyHostToDevice, stream_), cudaSuccess);
+    add_on(stream_, data.get(), by.get());
+    EXPECT_EQ(cudaMemcpyAsync(seen, data.get(), sizeof(int), cudaMemcpyDeviceToHost, stream_), cudaSuccess);
+  });
+  *seen = 0;
+  cudaDeviceSynchronize();
+  EXPECT_EQ(*seen, 0) << "recording does nothing";
+  EXPECT_EQ(data.host()[63], 1);
+  cuda_on_cpu::reset_statistics();
+  *next = 10;
+  ASSERT_EQ(cudaGraphLaunch(graph, stream_), cudaSuccess);
+  EXPECT_EQ(*seen, 0) << "nobody has waited";
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_EQ(*seen, 11);
+  *next = 100;  // what is copied is what the memory holds when the stream comes to it
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(cudaGraphLaunch(graph, stream_), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_EQ(*seen, 211);
+  EXPECT_EQ(data.host(), std::vector<int>(64, 211));
+  const auto s = cuda_on_cpu::statistics();
+  EXPECT_EQ(s.graph_launches, 3);
+  EXPECT_EQ(s.launches, 3);
+  EXPECT_EQ(s.allocations + s.descriptors, 0);
+  ASSERT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+  ASSERT_EQ(cudaFreeHost(next), cudaSuccess);
+  ASSERT_EQ(cudaFreeHost(seen), cudaSuccess);
+}
+
+TEST_F(CudaOnCpuGraphs, WhatWasLaunchedComesEvenWhereTheExecutableIsGone) {
+  OnDevice<int> data(std::vector<int>(64, 0)), one(std::vector<int>{1});
+  cudaDeviceSynchronize();
+  const cudaGraphExec_t graph = recorded([&] { add_on(stream_, data.get(), one.get()); });
+  ASSERT_EQ(set_on(stream_, data.get(), 5), cudaSuccess);
+  ASSERT_EQ(cudaGraphLaunch(graph, stream_), cudaSuccess);
+  ASSERT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+  ASSERT_EQ(cudaMemsetAsync(one.get(), 0, sizeof(int), stream_), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_EQ(data.host(), std::vector<int>(64, 6)) << "between what came before and what came after";
+}
+
+TEST_F(CudaOnCpuGraphs, RunInEveryStreamOfTheirDevice) {
+  OnDevice<int> data(std::vector<int>(64, 0)), one(std::vector<int>{1});
+  cudaDeviceSynchronize();
+  const cudaGraphExec_t graph = recorded([&] { add_on(stream_, data.get(), one.get()); });
+  cudaStream_t other = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaGraphLaunch(graph, other), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_EQ(data.host()[0], 0) << "another stream was waited for";
+  ASSERT_EQ(cudaStreamSynchronize(other), cudaSuccess);
+  EXPECT_EQ(data.host()[0], 1);
+  ASSERT_EQ(cudaStreamDestroy(other), cudaSuccess);
+  EXPECT_MENTIONS(failure([&] { cudaGraphLaunch(graph, other); }), "a stream is used that was destroyed");
+  ASSERT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+}
+
+/// What a thread may not do while it records, whichever stream it asks.
+TEST_F(CudaOnCpuGraphs, RefuseWhatIsNoWorkOnAStream) {
+  OnDevice<int> data(64);
+  std::vector<int> pageable(64);
+  void *memory = nullptr, *pinned = nullptr;
+  ASSERT_EQ(cudaMalloc(&memory, 256), cudaSuccess);
+  ASSERT_EQ(cudaMallocHost(&pinned, 256), cudaSuccess);
+  cudaStream_t other = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);
+  const std::pair<const char*, std::function<cudaError_t()>> calls[] = {
+      {"cudaMalloc",
+       [] {
+         void* p;
+         return cudaMalloc(&p, 256);
+       }},
+      {"cudaFree", [&] { return cudaFree(memory); }},
+      {"cudaMallocHost",
+       [] {
+         void* p;
+         return cudaMallocHost(&p, 256);
+       }},
+      {"cudaFreeHost", [&] { return cudaFreeHost(pinned); }},
+      {"a wait for the device", [] { return cudaDeviceSynchronize(); }},
+      {"a wait for a stream", [&] { return cudaStreamSynchronize(stream_); }},
+      {"a wait for a stream", [&] { return cudaStreamSynchronize(other); }},
+      {"cudaMemcpy", [&] { return cudaMemcpy(data.get(), memory, 256, cudaMemcpyDeviceToDevice); }},
+      {"a copy of pageable memory",
+       [&] { return cudaMemcpyAsync(data.get(), pageable.data(), 256, cudaMemcpyHostToDevice, stream_); }},
+      {"a copy of pageable memory",
+       [&] { return cudaMemcpyAsync(pageable.data(), data.get(), 256, cudaMemcpyDeviceToHost, stream_); }},
+  };
+  for (const auto& [name, call] : calls) {
+    ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    EXPECT_EQ(set_on(stream_, data.get(), 1), cudaSuccess);
+    try {
+      call();
+      ADD_FAILURE() << name << " succeeded";
+    } catch (const Failure& e) {
+      EXPECT_EQ(e.what(), std::string(name) + " while this thread records a graph");
+    }
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaErrorStreamCaptureInvalidated) << name;
+    EXPECT_EQ(cudaGetLastError(), cudaErrorStreamCaptureInvalidated);
+    EXPECT_EQ(graph, nullptr);
+  }
+  // Other threads go on.
+  const cudaGraphExec_t graph = recorded([&] {
+    std::thread([&] {
+      void* p = nullptr;
+      EXPECT_EQ(cudaMalloc(&p, 256), cudaSuccess);
+      EXPECT_EQ(cudaStreamSynchronize(other), cudaSuccess);
+      EXPECT_EQ(cudaFree(p), cudaSuccess);
+    }).join();
+  });
+  ASSERT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+  EXPECT_MENTIONS(failure([&] { cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal); }),
+                  "other threads are to go on");
+  ASSERT_EQ(cudaStreamDestroy(other), cudaSuccess);
+  ASSERT_EQ(cudaFree(memory), cudaSuccess);
+  ASSERT_EQ(cudaFreeHost(pinned), cudaSuccess);
+}
+
+TEST_F(CudaOnCpuGraphs, WhatIsWrongIsReported) {
+  const auto expect_error = [](cudaError_t got, cudaError_t expected) {
+    EXPECT_EQ(got, expected);
+    EXPECT_EQ(cudaGetLastError(), expected);
+  };
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  expect_error(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal), cudaErrorInvalidValue);
+  expect_error(cudaStreamEndCapture(stream_, &graph), cudaErrorInvalidValue);
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  expect_error(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaErrorInvalidValue);
+  expect_error(cudaStreamEndCapture(stream_, nullptr), cudaErrorInvalidValue);
+  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  expect_error(cudaGraphInstantiate(nullptr, graph, 0), cudaErrorInvalidValue);
+  expect_error(cudaGraphInstantiate(&executable, nullptr, 0), cudaErrorInvalidValue);
+  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  expect_error(cudaGraphLaunch(nullptr, stream_), cudaErrorInvalidValue);
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  cudaStream_t elsewhere = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&elsewhere, cudaStreamNonBlocking), cudaSuccess);
+  expect_error(cudaGraphLaunch(executable, elsewhere), cudaErrorInvalidResourceHandle);
+  expect_error(cudaGraphLaunch(executable, stream_), cudaErrorInvalidResourceHandle);
+  ASSERT_EQ(cudaStreamDestroy(elsewhere), cudaSuccess);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  ASSERT_EQ(cudaGraphLaunch(executable, stream_), cudaSuccess) << "one without work";
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  for (const auto& use : std::initializer_list<std::function<void()>>{
+           [&] { cudaGraphInstantiate(&executable, graph, 0); }, [&] { cudaGraphDestroy(graph); },
+           [&] { cudaGraphLaunch(executable, stream_); }, [&] { cudaGraphExecDestroy(executable); }})
+    EXPECT_MENTIONS(failure(use), "a graph is used that was destroyed");
 }
 
 // ---- devices --------------------------------------------------------------------------------------------------------

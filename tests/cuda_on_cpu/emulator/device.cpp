@@ -221,6 +221,7 @@ void Device::run(std::vector<Work> work) {
 
 thread_local int current = 0;
 thread_local int recordings = 0;  // of graphs, by this thread
+thread_local bool recordings_are_spoilt = false;
 
 void require_kernel(const char* name) {
   if (!Device::instance().scheduler.running()) throw Failure(std::string(name) + " was called by the host");
@@ -324,9 +325,16 @@ void enqueue(const char* name, std::function<void()> work, CUstream_st* stream) 
 }
 
 void refuse_while_recording(const char* call) {
-  if (recordings > 0) throw Failure(std::string(call) + " while this thread records a graph");
+  if (recordings == 0) return;
+  recordings_are_spoilt = true;
+  throw Failure(std::string(call) + " while this thread records a graph");
 }
-void count_recording(int by) { recordings += by; }
+void begin_recording() { ++recordings; }
+bool end_recording() {
+  const bool spoilt = recordings_are_spoilt;
+  if (--recordings == 0) recordings_are_spoilt = false;
+  return spoilt;
+}
 void count_graph_launch() { ++Device::instance().statistics.graph_launches; }
 
 void synchronize() {

@@ -5,15 +5,30 @@
 
 #include "cuda_runtime.h"
 
+// As with streams, those that were destroyed stay, so that their use is seen.
 struct CUgraph_st {
   int device = 0;
   std::vector<cuda_on_cpu::RecordedWork> work;
+  bool destroyed = false;
 };
 struct CUgraphExec_st {
   CUgraph_st graph;
 };
 
 using cuda_on_cpu::returned;
+
+namespace {
+
+CUgraph_st& existing(CUgraph_st& graph) {
+  if (graph.destroyed) throw cuda_on_cpu::Failure("a graph is used that was destroyed");
+  return graph;
+}
+void destroy(CUgraph_st& graph) {
+  existing(graph).destroyed = true;
+  graph.work = {};
+}
+
+}  // namespace
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   CUstream_st* target = cuda_on_cpu::existing(stream);
@@ -22,7 +37,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   if (target->is_default || target->recording != nullptr)
     return returned(cudaErrorInvalidValue, "cudaStreamBeginCapture");
   target->recording = new std::vector<cuda_on_cpu::RecordedWork>;
-  cuda_on_cpu::count_recording(1);
+  cuda_on_cpu::begin_recording();
   return cudaSuccess;
 }
 
@@ -30,7 +45,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   CUstream_st* target = cuda_on_cpu::existing(stream);
   if (graph == nullptr || target->recording == nullptr) return returned(cudaErrorInvalidValue, "cudaStreamEndCapture");
   const std::unique_ptr<std::vector<cuda_on_cpu::RecordedWork>> recorded(std::exchange(target->recording, nullptr));
-  cuda_on_cpu::count_recording(-1);
+  if (cuda_on_cpu::end_recording()) {
+    *graph = nullptr;
+    return returned(cudaErrorStreamCaptureInvalidated, "cudaStreamEndCapture");
+  }
   cuda_on_cpu::count_descriptor();
   *graph = new CUgraph_st{.device = target->device, .work = std::move(*recorded)};
   return cudaSuccess;
@@ -40,13 +58,13 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   if (executable == nullptr || graph == nullptr || flags != 0)
     return returned(cudaErrorInvalidValue, "cudaGraphInstantiate");
   cuda_on_cpu::count_descriptor();
-  *executable = new CUgraphExec_st{*graph};
+  *executable = new CUgraphExec_st{existing(*graph)};
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   if (executable == nullptr) return returned(cudaErrorInvalidValue, "cudaGraphLaunch");
-  const CUgraph_st& graph = executable->graph;
+  const CUgraph_st& graph = existing(executable->graph);
   if (graph.device != cuda_on_cpu::existing(stream)->device || graph.device != cuda_on_cpu::current_device())
     return returned(cudaErrorInvalidResourceHandle, "cudaGraphLaunch");
   cuda_on_cpu::count_graph_launch();
@@ -55,10 +73,10 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete graph;
+  if (graph != nullptr) destroy(*graph);
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
-  delete executable;  // what it was launched with stays in the stream
+  if (executable != nullptr) destroy(executable->graph);  // what was launched stays in the stream
   return cudaSuccess;
 }

@@ -65,6 +65,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorInvalidResourceHandle";
     case cudaErrorNotReady:
       return "cudaErrorNotReady";
+    case cudaErrorStreamCaptureInvalidated:
+      return "cudaErrorStreamCaptureInvalidated";
   }
   return "unrecognized error code";
 }
@@ -93,6 +95,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "invalid resource handle";
     case cudaErrorNotReady:
       return "device not ready";
+    case cudaErrorStreamCaptureInvalidated:
+      return "operation failed due to a previous error during capture";
   }
   return "unrecognized error code";
 }
@@ -218,6 +222,7 @@ cudaError_t cudaMallocHost(void** address, std::size_t bytes) {
 
 cudaError_t cudaFreeHost(void* address) {
   if (address == nullptr) return cudaSuccess;
+  cuda_on_cpu::refuse_while_recording("cudaFreeHost");
   return returned(cuda_on_cpu::release_pinned(address) ? cudaSuccess : cudaErrorInvalidValue, "cudaFreeHost");
 }
 
@@ -258,6 +263,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   require_acknowledged();
+  cuda_on_cpu::refuse_while_recording("cudaMemcpy");
   if (bytes == 0) return cudaSuccess;
   Sides sides;
   const cudaError_t error = check_copy(to, from, bytes, kind, sides);

@@ -211,6 +211,7 @@ enum cudaError {
   cudaErrorNoKernelImageForDevice = 209,
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
+  cudaErrorStreamCaptureInvalidated = 901,
 };
 using cudaError_t = cudaError;
 const char* cudaGetErrorName(cudaError_t error);

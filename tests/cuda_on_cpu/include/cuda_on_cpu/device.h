@@ -21,7 +21,7 @@
 //   - a host pointer given to a kernel, a copy or a library call that wants device memory, also within a struct's
 //   member `data`;
 //   - memory or a stream of another device than the current one in a kernel or a library call;
-//   - a stream that was destroyed, and an event that is waited for and was never recorded;
+//   - a stream or a graph that was destroyed, and an event that is waited for and was never recorded;
 //   - an error that a call returned and nobody acknowledged with cudaGetLastError() before the next synchronisation;
 //   - work on the default stream, where CUDA_ON_CPU_DEFAULT_STREAM=refuse is in the environment;
 //   - memory taken or given back, a wait, or a copy from or to pageable memory while the thread records a graph.
@@ -131,9 +131,11 @@ struct Launch {
 void enqueue_launch(Launch launch, CUstream_st* stream);
 /// Any other work on a stream, nullptr being the current device's default one; `name` for diagnostics.
 void enqueue(const char* name, std::function<void()> work, CUstream_st* stream);
-/// Failure, while this thread records a graph: what `call` does is no work on a stream.
+/// Failure, while this thread records a graph: what `call` does is no work on a stream. What it records is spoilt.
 void refuse_while_recording(const char* call);
-void count_recording(int by);
+void begin_recording();
+/// Whether what was recorded is spoilt.
+bool end_recording();
 void count_graph_launch();
 /// Runs all that was enqueued: first of streams that nothing orders is the one that was given work last.
 void synchronize();
