@@ -99,6 +99,15 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     return {context, in, out, loaded.param{% if has_prepared %}, loaded.prepared{% endif %}, buf};
   }
 
+  /// Gives calls to the device, as a graph that is recorded once unless use_cuda_graph(false) was said.
+  template <class Given>
+  void run(const std::vector<std::int64_t>& sizes, const Given& given) {
+    if (records)
+      calls.run(context, sizes, given);
+    else
+      given();
+  }
+
   CudaContext context;
   bool records = true;
   std::shared_ptr<const Weights> weights;
@@ -165,11 +174,7 @@ void Model::forward(@{ parameters }@, @{ output_parameters }@) {
 {% for input in inputs %}
   upload(own.context, own.staged.@{ input.member }@, @{ input.converted }@, @{ input.count_in_step }@);
 {% endfor %}
-  const auto calls = [&] { program.forward(step); };
-  if (own.records)
-    own.calls.run(own.context, {@{ symbol_list }@}, calls);
-  else
-    calls();
+  own.run({@{ symbol_list }@}, [&] { program.forward(step); });
 {% for output in outputs %}
   download(own.context, @{ output.converted }@, const_cast<const @{ output.element }@*>(own.out.@{ output.member }@),
            @{ output.count_in_step }@);

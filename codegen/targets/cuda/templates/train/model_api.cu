@@ -191,12 +191,12 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     upload(context, static_cast<Hyper*>(hyper_memory.data()), static_cast<const Hyper*>(next_hyper.data()), 1);
   }
   /// Gives calls to the device, as a graph that is recorded once unless use_cuda_graph(false) was said.
-  template <class Calls>
-  void run(RecordedCalls& recorded, const std::vector<std::int64_t>& sizes, const Calls& calls) {
+  template <class Given>
+  void run(RecordedCalls& recorded, const std::vector<std::int64_t>& sizes, const Given& given) {
     if (records)
-      recorded.run(context, sizes, calls);
+      recorded.run(context, sizes, given);
     else
-      calls();
+      given();
   }
   /// Sends the inputs on their way.
   Step step(@{ parameters }@) {
