@@ -78,6 +78,19 @@ constexpr std::size_t result_bytes() {
   return bytes;
 }
 
+constexpr std::size_t all_bytes() {
+  std::size_t bytes = weight_bytes() + state_bytes() + input_bytes();
+{% if not updates_in_backward %}
+  bytes += gradient_bytes();
+{% endif %}
+{% if evaluates_apart %}
+  bytes += std::max(kArenaBytes, kEvaluationBytes);
+{% else %}
+  bytes += kArenaBytes;
+{% endif %}
+  return bytes;
+}
+
 /// Before anything is changed: the optimizers' first step is number 1.
 void require_step(const Hyper& hyper) {
   if (hyper.step < 1) throw std::runtime_error("step: expected 1 or more, found " + std::to_string(hyper.step));
@@ -132,7 +145,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% endfor %}
     const auto* const numbers = static_cast<const Hyper*>(hyper_memory.data());
 {% if group_count != "0" %}
-    for (int group = 0; group < @{ group_count }@; ++group) hyper.learning_rates[group] = &numbers->learning_rates[group];
+    for (int group = 0; group < @{ group_count }@; ++group)
+      hyper.learning_rates[group] = &numbers->learning_rates[group];
 {% endif %}
     hyper.step = &numbers->step;
     hyper.seed = &numbers->seed;
@@ -281,16 +295,18 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% if evaluates_apart %}
   EvaluationBuffers evaluation_buf;
 {% endif %}
-  RecordedCalls step_calls, forward_calls{% if not updates_in_backward %}, backward_calls, update_calls{% endif %}{% if evaluates_apart %},
-      evaluation_calls{% endif %};
+  RecordedCalls step_calls, forward_calls;
+{% if not updates_in_backward %}
+  RecordedCalls backward_calls, update_calls;
+{% endif %}
+{% if evaluates_apart %}
+  RecordedCalls evaluation_calls;
+{% endif %}
 };
 
 Model::Model(int device) {
   const DeviceGuard guard(device);
-  require_device_memory(weight_bytes(){% if not updates_in_backward %} + gradient_bytes(){% endif %} + state_bytes() +
-                            input_bytes() +
-                            {% if evaluates_apart %}std::max(kArenaBytes, kEvaluationBytes){% else %}kArenaBytes{% endif %},
-                        "weights, gradients, states and the memory plan");
+  require_device_memory(all_bytes(), "weights, gradients, states and the memory plan");
   memory_ = std::make_unique<Memory>();
 }
 Model::~Model() = default;
