@@ -99,6 +99,9 @@ class GRAVEN_API Model {
   void write_back();
   /// The same of gradients(), since the last step or backward().
   void write_back_gradients();
+  /// Whether calls are recorded as a CUDA graph when they are first made and replayed from then on, as they are unless
+  /// this says otherwise; false gives them to the device one by one, for profilers and debuggers.
+  void use_cuda_graph(bool on);
   /// "cuda".
   const char* level() const;
 

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "kernels/cuda/mirror.cuh"
+#include "kernels/cuda/recorded_calls.cuh"
 #include "program.h"
 #include "runtime/safetensors.h"
 #include "runtime/tensor.h"
@@ -87,6 +88,13 @@ constexpr std::size_t result_bytes() {
   return bytes;
 }
 
+constexpr std::size_t all_bytes() {
+  std::size_t bytes = weight_bytes() + state_bytes() + input_bytes();
+  bytes += gradient_bytes();
+  bytes += kArenaBytes;
+  return bytes;
+}
+
 /// Before anything is changed: the optimizers' first step is number 1.
 void require_step(const Hyper& hyper) {
   if (hyper.step < 1) throw std::runtime_error("step: expected 1 or more, found " + std::to_string(hyper.step));
@@ -106,6 +114,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
         gradients(context, gradient_bytes()),
         states(context, state_bytes()),
         inputs(input_bytes()),
+        hyper_memory(sizeof(Hyper)),
+        next_hyper(sizeof(Hyper)),
         arena(kArenaBytes),
         results(result_bytes()),
         losses(sizeof(double) * 1) {
@@ -124,6 +134,10 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     staged.y = reinterpret_cast<f32*>(next);
     in.y = staged.y;
     next += aligned(sizeof(f32) * 2000);
+    const auto* const numbers = static_cast<const Hyper*>(hyper_memory.data());
+    for (int group = 0; group < 1; ++group) hyper.learning_rates[group] = &numbers->learning_rates[group];
+    hyper.step = &numbers->step;
+    hyper.seed = &numbers->seed;
     next = static_cast<char*>(arena.data());
 #define GRAVEN_VALUE(name, dtype, offset, bytes)    \
   {                                                 \
@@ -165,7 +179,20 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   }
 
   /// With the largest sizes that there can be.
-  Step whole_step() { return {context, in, param, grad, state, buf}; }
+  Step whole_step() { return {context, in, param, grad, state, buf, hyper}; }
+  /// What the next calls find in `hyper`. The stream has come to its end, or the numbers before might still be read.
+  void set(const Hyper& numbers) { std::memcpy(next_hyper.data(), &numbers, sizeof numbers); }
+  void send_hyper() {
+    upload(context, static_cast<Hyper*>(hyper_memory.data()), static_cast<const Hyper*>(next_hyper.data()), 1);
+  }
+  /// Gives calls to the device, as a graph that is recorded once unless use_cuda_graph(false) was said.
+  template <class Given>
+  void run(RecordedCalls& recorded, const std::vector<std::int64_t>& sizes, const Given& given) {
+    if (records)
+      recorded.run(context, sizes, given);
+    else
+      given();
+  }
   /// Sends the inputs on their way.
   Step step(const float* x, const float* y) {
     Step step = whole_step();
@@ -193,63 +220,85 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   }
 
   CudaContext context;
+  bool records = true;
   Mirror weights, gradients, states;
-  DeviceBuffer inputs, arena;
+  DeviceBuffer inputs, hyper_memory;
+  PinnedBuffer next_hyper;
+  DeviceBuffer arena;
   LazyHostBuffer results;
   PinnedBuffer losses;
   Staged staged;
   Inputs in;
+  HyperOnDevice hyper;
   Parameters param;
   Gradients grad;
   States state;
   Buffers buf;
+  RecordedCalls step_calls, forward_calls;
+  RecordedCalls backward_calls, update_calls;
 };
 
 Model::Model(int device) {
   const DeviceGuard guard(device);
+  require_device_memory(all_bytes(), "weights, gradients, states and the memory plan");
   memory_ = std::make_unique<Memory>();
 }
 Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 
+void Model::use_cuda_graph(bool on) { memory_->records = on; }
+
 double Model::forward(const float* x, const float* y) {
-  const DeviceGuard guard(memory_->context.device());
-  memory_->outdate();
-  program.forward(memory_->step(x, y));
-  memory_->fetch_loss();
-  return memory_->loss();
+  Memory& own = *memory_;
+  const DeviceGuard guard(own.context.device());
+  own.outdate();
+  const Step step = own.step(x, y);
+  own.run(own.forward_calls, {}, [&] {
+    program.forward(step);
+    own.fetch_loss();
+  });
+  return own.loss();
 }
 
 void Model::backward(const float* x, const float* y) {
-  const DeviceGuard guard(memory_->context.device());
-  memory_->gradients.outdate();
-  program.backward(memory_->step(x, y));
-  memory_->context.synchronize();
+  Memory& own = *memory_;
+  const DeviceGuard guard(own.context.device());
+  own.gradients.outdate();
+  const Step step = own.step(x, y);
+  own.run(own.backward_calls, {}, [&] { program.backward(step); });
+  own.context.synchronize();
 }
 
 void Model::update(const Hyper& hyper) {
   require_step(hyper);
-  const DeviceGuard guard(memory_->context.device());
-  memory_->outdate();
-  Step step = memory_->whole_step();
-  step.hyper = hyper;
-  program.update(step);
-  memory_->context.synchronize();
+  Memory& own = *memory_;
+  const DeviceGuard guard(own.context.device());
+  own.outdate();
+  own.set(hyper);
+  own.run(own.update_calls, {}, [&] {
+    own.send_hyper();
+    program.update(own.whole_step());
+  });
+  own.context.synchronize();
 }
 
 double Model::step(const float* x, const float* y, const Hyper& hyper) {
   require_step(hyper);
-  const DeviceGuard guard(memory_->context.device());
-  memory_->outdate();
-  memory_->gradients.outdate();
-  Step step = memory_->step(x, y);
-  step.hyper = hyper;
-  program.forward(step);
-  program.backward(step);
-  memory_->fetch_loss();
-  program.update(step);
-  return memory_->loss();
+  Memory& own = *memory_;
+  const DeviceGuard guard(own.context.device());
+  own.outdate();
+  own.gradients.outdate();
+  const Step step = own.step(x, y);
+  own.set(hyper);
+  own.run(own.step_calls, {}, [&] {
+    own.send_hyper();
+    program.forward(step);
+    program.backward(step);
+    own.fetch_loss();
+    program.update(step);
+  });
+  return own.loss();
 }
 
 double Model::evaluate(const float* x, const float* y) { return this->forward(x, y); }
@@ -336,6 +385,9 @@ int guarded(const Body& body) {
   try {
     body();
     return POLYNOMIAL_FIT_CUDA_OK;
+  } catch (const graven::kernels::CudaOutOfMemory& e) {
+    std::snprintf(last_error, sizeof last_error, "%s", e.what());
+    return POLYNOMIAL_FIT_CUDA_NO_MEMORY;
   } catch (const std::bad_alloc&) {
     std::snprintf(last_error, sizeof last_error, "out of memory");
     return POLYNOMIAL_FIT_CUDA_NO_MEMORY;

@@ -60,6 +60,13 @@ struct Buffers {
 #include "memory_plan.h"
 };
 
+/// The numbers that change from step to step, where they lie on the device: the same calls do for every step.
+struct HyperOnDevice {
+  const double* learning_rates[1] = {};
+  const std::int64_t* step = nullptr;
+  const std::int64_t* seed = nullptr;
+};
+
 /// Everything a call can name.
 struct Step {
   CudaContext& context;
@@ -68,7 +75,7 @@ struct Step {
   const Gradients& grad;
   const States& state;
   const Buffers& buf;
-  Hyper hyper = {};
+  HyperOnDevice hyper = {};
 };
 
 /// The name of the level that is being compiled.
