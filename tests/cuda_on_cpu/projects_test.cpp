@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <sstream>
@@ -294,6 +295,24 @@ std::vector<std::pair<double, double>> evaluations(const fs::path& log) {
   return result;
 }
 
+/// The weights and states of all checkpoints in a folder.
+std::map<std::string, std::string> checkpoints(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.path().extension() == ".safetensors")
+      files[entry.path().lexically_relative(folder).string()] = read_text(entry.path());
+  return files;
+}
+
+/// How a CUDA program is run: threads in this order, and recorded calls or not.
+struct Way {
+  const char *order, *option;
+};
+std::vector<std::string> with_option(std::vector<std::string> arguments, const Way& way) {
+  if (*way.option != 0) arguments.emplace_back(way.option);
+  return arguments;
+}
+
 void expect_same_losses(const std::vector<double>& cuda, const std::vector<double>& cpu, double tolerance) {
   ASSERT_EQ(cuda.size(), cpu.size());
   ASSERT_FALSE(cpu.empty());
@@ -321,7 +340,8 @@ std::string filled(std::string text, const std::vector<std::pair<std::string, st
   return text;
 }
 
-/// A program that trains on device 1: what its calls allocate once the model is made, and what is copied to the host.
+/// A program that trains on device 1: what its calls allocate once the model is made, while they are recorded and when
+/// they are replayed, and what is copied to the host.
 const char* const kTrainingUser = R"(
 #include <cstdio>
 #include <cstring>
@@ -353,18 +373,22 @@ int main() {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<TYPE>(i * 5 % 7);
   Hyper hyper;
   cuda_on_cpu::reset_statistics();
-  for (int i = 0; i < 2; ++i, ++hyper.step) {
+  for (int i = 0; i < 3; ++i, ++hyper.step) {
+    if (i == 2) cuda_on_cpu::reset_statistics();
     model.forward(x.data(), y.data(), hyper);
     model.backward(x.data(), y.data(), hyper);
     model.update(hyper);
     model.step(x.data(), y.data(), hyper);
     model.evaluate(x.data(), y.data());
+    if (i == 0) continue;  // with symbolic sizes the second calls are recorded
+    const auto s = cuda_on_cpu::statistics();
+    std::printf("%s: %lld allocations, %lld descriptors\n", i == 1 ? "recorded" : "replayed",
+                static_cast<long long>(s.allocations), static_cast<long long>(s.descriptors));
+    if (i == 2) std::printf("%lld graph launches\n", static_cast<long long>(s.graph_launches));
   }
   const auto before = cuda_on_cpu::statistics();
   const Tensor predictions = model.predictions();
   const auto after = cuda_on_cpu::statistics();
-  std::printf("calls: %lld allocations, %lld descriptors\n", static_cast<long long>(after.allocations),
-              static_cast<long long>(after.descriptors));
   std::printf("predictions: %lld bytes\n", static_cast<long long>(after.bytes_to_host - before.bytes_to_host));
   const Tensor scores = model.scores();
   const std::int64_t classes = scores.shape[1];
@@ -402,6 +426,109 @@ int main() {
 }
 )";
 
+/// Trains three models of one process: two whose calls are recorded and replayed, one on each device, and one whose
+/// calls are given one by one. Sizes take turns; inputs, rates, numbers of steps and seeds change from call to call.
+const char* const kReplayingUser = R"(
+#include <cstdio>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include <cuda_runtime.h>
+
+#include "model.h"
+
+using namespace NAME;
+
+std::vector<char> copy_of(const std::vector<Tensor>& tensors) {
+  std::vector<char> bytes;
+  for (const Tensor& t : tensors) {
+    std::size_t n = 4;
+    for (const std::int64_t d : t.shape) n *= static_cast<std::size_t>(d);
+    if (std::strcmp(t.dtype, "f32") == 0)
+      bytes.insert(bytes.end(), static_cast<char*>(t.data), static_cast<char*>(t.data) + n);
+  }
+  return bytes;
+}
+
+Model plain(0), replayed(0), elsewhere(1);
+
+/// Whether the three say the same of `call`.
+template <class Call>
+void compare(const char* what, int i, const Call& call) {
+  const auto expected = call(plain);
+  if (call(replayed) != expected) std::printf("%s %d: another result of the graph\n", what, i);
+  if (call(elsewhere) != expected) std::printf("%s %d: another result on the other device\n", what, i);
+}
+
+int main() {
+  plain.use_cuda_graph(false);
+  for (Model* const model : {&plain, &replayed, &elsewhere}) model->load("weights.safetensors");
+  std::vector<TYPE> x(COUNT);
+  std::vector<std::int64_t> y(ROWS);
+  Hyper hyper;
+  const auto next = [&](int i) {
+    for (std::size_t k = 0; k < x.size(); ++k) x[k] = static_cast<TYPE>((k * 5 + static_cast<std::size_t>(i)) % 7);
+    for (std::size_t k = 0; k < y.size(); ++k) y[k] = static_cast<std::int64_t>(k + static_cast<std::size_t>(i)) % 4;
+    hyper.step = i + 1;
+    hyper.seed = 100 - i * i;
+    for (double& rate : hyper.learning_rates) rate = 0.01 * (1 + i % 3);
+  };
+  std::vector<double> losses;
+  cuda_on_cpu::reset_statistics();
+  for (int i = 0; i < 6; ++i) {
+    next(i);
+    compare("step", i, [&](Model& m) {
+      const double loss = i % 2 == 0 ? m.step(x.data(), y.data()SIZES, hyper) : m.step(x.data(), y.data()OTHERS, hyper);
+      if (&m == &plain) losses.push_back(loss);
+      return loss;
+    });
+  }
+  std::printf("%lld graph launches\n", static_cast<long long>(cuda_on_cpu::statistics().graph_launches));
+  for (std::size_t i = 0; i + 1 < losses.size(); ++i)
+    if (losses[i] == losses[i + 1]) std::printf("step %zu: the same loss as before\n", i + 1);
+  compare("weights", 6, [](Model& m) { return copy_of(m.parameters()); });
+  compare("states", 6, [](Model& m) { return copy_of(m.states()); });
+  compare("gradients", 6, [](Model& m) { return copy_of(m.gradients()); });
+  // Nothing changes between evaluations: what comes again is what it was.
+  double first[2] = {};
+  for (int i = 0; i < 5; ++i)
+    compare("evaluation", i, [&](Model& m) {
+      const double loss = i % 2 == 0 ? m.evaluate(x.data(), y.data()SIZES) : m.evaluate(x.data(), y.data()OTHERS);
+      if (i < 2) first[i] = loss;
+      if (loss != first[i % 2]) std::printf("evaluation %d: not what it was\n", i);
+      return loss;
+    });
+  for (int i = 6; i < 9; ++i) {
+    next(i);
+    compare("forward", i, [&](Model& m) { return m.forward(x.data(), y.data()SIZES, hyper); });
+    compare("backward", i, [&](Model& m) {
+      m.backward(x.data(), y.data()SIZES, hyper);
+      return copy_of(m.gradients());
+    });
+    compare("update", i, [&](Model& m) {
+      m.update(hyper);
+      return copy_of(m.parameters());
+    });
+  }
+  // Written into what the graph reads.
+  compare("write_back", 9, [&](Model& m) {
+    static_cast<float*>(m.parameters()[0].data)[0] = 2;
+    m.write_back();
+    return m.step(x.data(), y.data()SIZES, hyper);
+  });
+  // And back to calls one by one, and to graphs.
+  for (const bool on : {false, true}) {
+    replayed.use_cuda_graph(on);
+    ++hyper.step;
+    compare(on ? "on" : "off", 10, [&](Model& m) { return m.step(x.data(), y.data()SIZES, hyper); });
+  }
+  Model moved = std::move(replayed);
+  replayed = std::move(moved);
+  compare("moved", 11, [&](Model& m) { return m.step(x.data(), y.data()SIZES, hyper); });
+}
+)";
+
 /// The same of inference, in BATCH samples of FEATURES numbers, with RESULTS results.
 const char* const kInferenceUser = R"(
 #include <cstdio>
@@ -422,14 +549,34 @@ int main() {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 5 % 7);
   const auto report = [](const char* what) {
     const auto s = cuda_on_cpu::statistics();
-    std::printf("%s: %lld allocations, %lld descriptors\n", what, static_cast<long long>(s.allocations),
-                static_cast<long long>(s.descriptors));
+    std::printf("%s: %lld allocations, %lld descriptors, %lld graph launches\n", what,
+                static_cast<long long>(s.allocations), static_cast<long long>(s.descriptors),
+                static_cast<long long>(s.graph_launches));
     cuda_on_cpu::reset_statistics();
   };
   cuda_on_cpu::reset_statistics();
   FORWARD
   other.forward(x.data(), MORE z.data());
   if (y != z) std::printf("two devices differ\n");
+  // Other weights, once the calls are recorded.
+  const auto results = [&](Model& m) {
+    std::vector<float> r(BATCH * RESULTS);
+    m.forward(x.data(), MORE r.data());
+    return r;
+  };
+  const auto zeros = std::make_shared<const Weights>("", 1);
+  Model of_zeros(zeros);
+  of_zeros.use_cuda_graph(false);
+  const std::vector<float> expected = results(of_zeros);
+  if (expected == y) std::printf("all weights give the same\n");
+  for (int i = 0; i < 3; ++i)
+    if (results(model) != y) std::printf("call %d: not what it was\n", i);
+  model.use(zeros);
+  for (int i = 0; i < 3; ++i)
+    if (results(model) != expected) std::printf("call %d: not with the other weights\n", i);
+  model.use(on_second);
+  for (int i = 0; i < 3; ++i)
+    if (results(model) != y) std::printf("call %d: not with the first weights\n", i);
   std::printf("%lld bytes pinned\n", static_cast<long long>(cuda_on_cpu::statistics().bytes_pinned));
   try {
     model.use(on_first);
@@ -465,10 +612,13 @@ TEST(CudaProjects, MyLinear) {
   // On another device; and options that are wrong there.
   projects.run("cuda", "my_linear", {"--data", "../x.npy", "--output", "y.npy", "--device", "1"});
   EXPECT_EQ(read_text(projects.folder() / "cuda/y.npy"), first);
+  projects.run("cuda", "my_linear", {"--data", "../x.npy", "--output", "y_one_by_one.npy", "--no-cuda-graph"});
+  EXPECT_EQ(read_text(projects.folder() / "cuda/y_one_by_one.npy"), first);
   const std::tuple<const char*, const char*, const char*> wrong[] = {
       {"cuda", "--device=7", "device: expected 0 to 1, found 7"},
       {"cuda", "--threads=2", "--threads: all work is the CUDA device's; --device N chooses which"},
       {"cpu", "--device=1", "--device: the program was emitted for the processor"},
+      {"cpu", "--no-cuda-graph", "--no-cuda-graph: the program was emitted for the processor"},
   };
   for (const auto& [target, option, message] : wrong) {
     const std::string said = projects.failure(target, "my_linear", {"--data", "../x.npy", option});
@@ -489,18 +639,27 @@ void fit_a_polynomial(const std::string& name, bool update_in_backward) {
   write_npy(projects.folder() / "features.npy", "<f4", {2000, 3}, features);
   write_npy(projects.folder() / "y.npy", "<f4", {2000}, y);
   const std::vector<std::string> arguments = {
-      "--data", "../features.npy,../y.npy", "--epochs", "20", "--no-shuffle", "--log", "log", "--out", ""};
+      "--data", "../features.npy,../y.npy", "--epochs", "20", "--no-shuffle", "--warmup", "10", "--log", "log", "--out",
+      "saved"};
   projects.run("cpu", name, arguments);
   const std::vector<double> expected = losses(projects.folder() / "cpu/log");
   EXPECT_LT(expected.back(), expected.front());
   std::vector<double> first;
-  for (const char* order : kOrders) {
+  std::map<std::string, std::string> saved;
+  for (const Way& way :
+       {Way{"forward", ""}, Way{"reverse", ""}, Way{"random:7", ""}, Way{"forward", "--no-cuda-graph"}}) {
+    SCOPED_TRACE(std::string(way.order) + " " + way.option);
     fs::remove(projects.folder() / "cuda/log");
-    projects.run("cuda", name, arguments, order);
+    fs::remove_all(projects.folder() / "cuda/saved");
+    projects.run("cuda", name, with_option(arguments, way), way.order);
     const std::vector<double> got = losses(projects.folder() / "cuda/log");
     expect_same_losses(got, expected, 1e-5);
-    EXPECT_TRUE(first.empty() || got == first) << "other losses in the order " << order;
+    EXPECT_TRUE(first.empty() || got == first) << "other losses";
     first = got;
+    const auto files = checkpoints(projects.folder() / "cuda/saved");
+    EXPECT_GE(files.size(), 2u);
+    EXPECT_TRUE(saved.empty() || files == saved) << "other weights";
+    saved = files;
   }
   projects.run("cuda", "selftest", {});
 }
@@ -522,6 +681,7 @@ TEST(CudaProjects, FaultsInTheTextAreNoticed) {
       {"kernels/cuda/update.cuh", "i < piece.end", "i + 1 < piece.end", "parameter.model"},
       {"kernels/cuda/tensor_list.cuh", "(list.sizes[t] + piece_size - 1) / piece_size", "list.sizes[t] / piece_size",
        "parameter.model"},
+      {"model_api.cu", "std::memcpy(next_hyper.data(), &numbers, sizeof numbers)", "(void)numbers", "parameter.model"},
       {"functors.h", "static_cast<C>(lr)", "static_cast<C>(lr * 1.0001)", "parameter.model"},
       {"kernels/cuda/tensor_list.cuh", "list.data[a][t] = arrays[a] != nullptr ? arrays[a][first + t] : nullptr",
        "list.data[a][t] = reinterpret_cast<T*>(&list)", "is not device memory"},
@@ -601,11 +761,12 @@ TEST(CudaProjects, LeNetTrains) {
 
 /// Trains on both, with a held-out set that the network evaluates as it infers: without its dropouts, with its running
 /// statistics. `write(x, y, n)` writes n samples into two files. `x`: what a step's first input is made of, and how
-/// much of it; `rows`: labels of a step.
+/// much of it; `rows`: labels of a step. `sizes` stand behind them in a call, as ", 8, 12", and `other_sizes` are
+/// smaller.
 void train_a_network(const std::string& name, const Graph& graph, const std::pair<std::string, std::int64_t>& x,
                      std::int64_t rows,
                      const std::function<void(const fs::path&, const fs::path&, std::int64_t)>& write,
-                     const std::string& sizes = {}) {
+                     const std::string& sizes = {}, const std::string& other_sizes = {}) {
   Projects projects(name, graph, /*evaluates_apart=*/true);
   write(projects.folder() / "x.npy", projects.folder() / "y.npy", 16);
   write(projects.folder() / "held_x.npy", projects.folder() / "held_y.npy", 9);  // the last batch is a partial one
@@ -613,26 +774,33 @@ void train_a_network(const std::string& name, const Graph& graph, const std::pai
                                               "--test-data", "../held_x.npy,../held_y.npy",
                                               "--epochs",    "2",
                                               "--log",       "log",
-                                              "--out",       ""};
+                                              "--out",       "saved"};
   projects.run("cpu", name, arguments);
   const std::vector<double> expected = losses(projects.folder() / "cpu/log");
   const auto on_cpu = evaluations(projects.folder() / "cpu/log");
   ASSERT_EQ(expected.size(), 4u);
   ASSERT_EQ(on_cpu.size(), 2u);
   std::vector<double> first;
-  for (const char* order : {"forward", "random:7"}) {
+  std::map<std::string, std::string> saved;
+  for (const Way& way : {Way{"forward", ""}, Way{"random:7", ""}, Way{"forward", "--no-cuda-graph"}}) {
+    SCOPED_TRACE(std::string(way.order) + " " + way.option);
     fs::remove(projects.folder() / "cuda/log");
-    projects.run("cuda", name, arguments, order);
+    fs::remove_all(projects.folder() / "cuda/saved");
+    projects.run("cuda", name, with_option(arguments, way), way.order);
     const std::vector<double> got = losses(projects.folder() / "cuda/log");
     expect_same_losses(got, expected, 1e-4);
-    EXPECT_TRUE(first.empty() || got == first) << "other losses in the order " << order;
+    EXPECT_TRUE(first.empty() || got == first) << "other losses";
     first = got;
     const auto on_cuda = evaluations(projects.folder() / "cuda/log");
     ASSERT_EQ(on_cuda.size(), on_cpu.size());
     for (std::size_t e = 0; e < on_cpu.size(); ++e) {
-      EXPECT_NEAR(on_cuda[e].first, on_cpu[e].first, 1e-4 * on_cpu[e].first) << order;
-      EXPECT_EQ(on_cuda[e].second, on_cpu[e].second) << order;
+      EXPECT_NEAR(on_cuda[e].first, on_cpu[e].first, 1e-4 * on_cpu[e].first);
+      EXPECT_EQ(on_cuda[e].second, on_cpu[e].second);
     }
+    const auto files = checkpoints(projects.folder() / "cuda/saved");
+    EXPECT_GE(files.size(), 2u);
+    EXPECT_TRUE(saved.empty() || files == saved) << "other weights";
+    saved = files;
   }
   projects.run("cuda", "selftest", {});
   std::string user =
@@ -642,19 +810,27 @@ void train_a_network(const std::string& name, const Graph& graph, const std::pai
   const std::string data = "y.data()";
   for (std::size_t i = user.find(data); i != std::string::npos; i = user.find(data, i + 1))
     user.insert(i + data.size(), sizes);
-  // Each of the five calls is recorded once: a graph, and what runs it. Page-locked are the loss and the numbers of a
-  // step.
   EXPECT_EQ(
       projects.run_user(user),
-      "calls: 0 allocations, 10 descriptors\n"
+      "recorded: 0 allocations, 10 descriptors\n"  // five graphs and their executables
+      "replayed: 0 allocations, 0 descriptors\n"
+      "5 graph launches\n"
       "predictions: " +
           std::to_string(8 * rows) +
           " bytes\n"
           "error: write_back: expected parameters() or states() to have been called since the last step, forward() or "
           "update()\n"
           "parameter: 42\n"
-          "32 bytes pinned, device 0\n"
+          "32 bytes pinned, device 0\n"  // the loss, and what a step is given: a rate, its number, a seed
           "error: device: expected 0 to 1, found 7\n");
+  // Six steps of two models; with two sizes that take turns the first of each is not recorded.
+  EXPECT_EQ(projects.run_user(filled(kReplayingUser, {{"NAME", name},
+                                                      {"TYPE", x.first},
+                                                      {"COUNT", std::to_string(x.second)},
+                                                      {"ROWS", std::to_string(rows)},
+                                                      {"SIZES", sizes},
+                                                      {"OTHERS", other_sizes}})),
+            sizes.empty() ? "12 graph launches\n" : "8 graph launches\n");
 }
 
 /// Batch norms, depthwise convolutions, residuals and a dropout.
@@ -667,7 +843,10 @@ struct SmallMobileNetV2 : models::MobileNetV2 {
 };
 struct TrainMobileNetV2 : nn::Graph<TrainMobileNetV2> {
   SmallMobileNetV2 model = child("model", SmallMobileNetV2());
-  TrainMobileNetV2() { add_optimizer(optim::SGD(model.parameters(), {.lr = 0.05, .momentum = 0.9})); }
+  TrainMobileNetV2() {
+    const optim::SGD optimizer(model.parameters(), {.lr = 0.05, .momentum = 0.9});
+    add_optimizer(optimizer, lr_scheduler::StepLR(optimizer, {.step_size = 2, .gamma = 0.2}));
+  }
   Tensor build(Tensor x, Tensor y) {
     Tensor loss = cross_entropy(model(x), y);
     loss.backward();
@@ -689,7 +868,10 @@ struct SmallGpt2 : models::GPT2LMHeadModel {
 };
 struct TrainGpt2 : nn::Graph<TrainGpt2> {
   SmallGpt2 model = child("model", SmallGpt2());
-  TrainGpt2() { add_optimizer(optim::AdamW(model.parameters(), {.lr = 1e-3})); }
+  TrainGpt2() {
+    const optim::AdamW optimizer(model.parameters(), {.lr = 1e-3});
+    add_optimizer(optimizer, lr_scheduler::ExponentialLR(optimizer, {.gamma = 0.5}));
+  }
   Tensor build(Tensor x, Tensor y) {
     Tensor loss = cross_entropy(model(x).flatten(0, -2), y.flatten());
     loss.backward();
@@ -721,7 +903,7 @@ TEST(CudaProjects, Gpt2Trains) {
         write_npy(x, "<i8", {n, 12}, std::vector<std::int64_t>(tokens.begin(), tokens.end() - 1));
         write_npy(y, "<i8", {n, 12}, std::vector<std::int64_t>(tokens.begin() + 1, tokens.end()));
       },
-      ", 8, 12");
+      ", 8, 12", ", 8, 7");
 }
 
 TEST(CudaProjects, LeNetInfers) {
@@ -740,21 +922,35 @@ TEST(CudaProjects, LeNetInfers) {
   ASSERT_EQ(got.size(), 210u);
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5);
   projects.run("cuda", "selftest", {});
-  // Sizes below the largest have their descriptors made at their first call, five of each of the five products, and are
-  // recorded at their second: a graph, and what runs it.
-  EXPECT_EQ(projects.run_user(
-                filled(kInferenceUser, {{"FORWARD",
-                                         "model.forward(x.data(), maximum_batch, y.data());\n  report(\"largest\");\n"
-                                         "  model.forward(x.data(), 3, z.data());\n  report(\"smaller\");\n"
-                                         "  model.forward(x.data(), 3, z.data());\n  report(\"again\");"},
-                                        {"MORE", "maximum_batch, "},
-                                        {"NAME", "lenet"},
-                                        {"BATCH", "maximum_batch"},
-                                        {"FEATURES", "784"},
-                                        {"RESULTS", "10"}})),
-            "largest: 0 allocations, 0 descriptors\n"
-            "smaller: 0 allocations, 25 descriptors\n"
-            "again: 0 allocations, 2 descriptors\n"
+  // Sizes below the largest have their descriptors made at their first call, five of each product and convolution; the
+  // second call is recorded: a graph and its executable.
+  EXPECT_EQ(projects.run_user(filled(kInferenceUser, {{"FORWARD", R"(
+  model.forward(x.data(), maximum_batch, y.data());
+  report("largest");
+  for (const char* call : {"smaller", "again", "once more"}) {
+    model.forward(x.data(), 3, z.data());
+    report(call);
+  }
+  Model plain(on_second);
+  plain.use_cuda_graph(false);
+  std::vector<float> first(BATCH * RESULTS), again(BATCH * RESULTS);
+  for (const std::int64_t n : {3, 5, 3, 5, 3, 64, 1, 5, 64, 3, 1, 1}) {
+    for (float& pixel : x) pixel = pixel < 200 ? pixel + 1 : 0;
+    plain.forward(x.data(), n, first.data());
+    model.forward(x.data(), n, again.data());
+    if (first != again) std::printf("%d: another result of the graph\n", static_cast<int>(n));
+  }
+  model.forward(x.data(), maximum_batch, y.data());
+  cuda_on_cpu::reset_statistics();)"},
+                                                      {"MORE", "maximum_batch, "},
+                                                      {"NAME", "lenet"},
+                                                      {"BATCH", "maximum_batch"},
+                                                      {"FEATURES", "784"},
+                                                      {"RESULTS", "10"}})),
+            "largest: 0 allocations, 0 descriptors, 0 graph launches\n"
+            "smaller: 0 allocations, 25 descriptors, 0 graph launches\n"
+            "again: 0 allocations, 2 descriptors, 1 graph launches\n"
+            "once more: 0 allocations, 0 descriptors, 1 graph launches\n"
             "0 bytes pinned\n"
             "error: weights: expected on the model's device, 1, found on device 0\n"
             "1: device: expected 0 to 1, found 2\n"
@@ -778,15 +974,17 @@ TEST(CudaProjects, BatchNormsAreFolded) {
       EXPECT_NEAR(got[i], expected[i], 1e-5 * (1 + std::abs(expected[i]))) << order;
   }
   projects.run("cuda", "selftest", {});
-  EXPECT_EQ(projects.run_user(filled(
-                kInferenceUser,
-                {{"FORWARD", "for (int i = 0; i < 2; ++i) model.forward(x.data(), y.data());\n  report(\"calls\");"},
-                 {"MORE", ""},
-                 {"NAME", "batch_norms"},
-                 {"BATCH", "4"},
-                 {"FEATURES", "108"},
-                 {"RESULTS", "7"}})),
-            "calls: 0 allocations, 2 descriptors\n"
+  EXPECT_EQ(projects.run_user(filled(kInferenceUser, {{"FORWARD", R"(for (const char* call : {"recorded", "replayed"}) {
+    model.forward(x.data(), y.data());
+    report(call);
+  })"},
+                                                      {"MORE", ""},
+                                                      {"NAME", "batch_norms"},
+                                                      {"BATCH", "4"},
+                                                      {"FEATURES", "108"},
+                                                      {"RESULTS", "7"}})),
+            "recorded: 0 allocations, 2 descriptors, 1 graph launches\n"
+            "replayed: 0 allocations, 0 descriptors, 1 graph launches\n"
             "0 bytes pinned\n"
             "error: weights: expected on the model's device, 1, found on device 0\n"
             "1: device: expected 0 to 1, found 2\n"
@@ -817,6 +1015,41 @@ TEST(CudaProjects, PicturesHaveAnySize) {
       EXPECT_NEAR(got[i], expected[i], 1e-4 * (1 + std::abs(expected[i]))) << i;
   }
   projects.run("cuda", "selftest", {});
+  // Sizes that take turns are recorded when they come for the second time.
+  EXPECT_EQ(projects.run_user(R"(
+#include <cstdio>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include <cuda_runtime.h>
+
+#include "model.h"
+
+using namespace pictures;
+
+int main() {
+  const auto weights = std::make_shared<const Weights>("weights.safetensors");
+  Model model(weights), plain(weights);
+  plain.use_cuda_graph(false);
+  std::vector<float> x(2 * 3 * 24 * 24);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 5 % 7);
+  struct Size {
+    std::int64_t batch, height, width;
+  };
+  cuda_on_cpu::reset_statistics();
+  int call = 0;
+  for (const Size& s : std::vector<Size>{{1, 16, 17}, {2, 24, 24}, {1, 16, 17}, {2, 24, 24}, {1, 16, 17}, {1, 17, 16}}) {
+    std::vector<float> got(x.size()), expected(x.size());
+    model.forward(x.data(), s.batch, s.height, s.width, got.data());
+    plain.forward(x.data(), s.batch, s.height, s.width, expected.data());
+    if (got != expected) std::printf("call %d: another result of the graph\n", call);
+    ++call;
+  }
+  std::printf("%lld graph launches\n", static_cast<long long>(cuda_on_cpu::statistics().graph_launches));
+}
+)"),
+            "3 graph launches\n");
 }
 
 /// docs/cuda.md, where it says how to do without a GPU.
