@@ -1039,7 +1039,8 @@ int main() {
   };
   cuda_on_cpu::reset_statistics();
   int call = 0;
-  for (const Size& s : std::vector<Size>{{1, 16, 17}, {2, 24, 24}, {1, 16, 17}, {2, 24, 24}, {1, 16, 17}, {1, 17, 16}}) {
+  const Size first{1, 16, 17}, second{2, 24, 24}, third{1, 17, 16};
+  for (const Size& s : {first, second, first, second, first, third}) {
     std::vector<float> got(x.size()), expected(x.size());
     model.forward(x.data(), s.batch, s.height, s.width, got.data());
     plain.forward(x.data(), s.batch, s.height, s.width, expected.data());
