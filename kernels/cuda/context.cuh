@@ -199,6 +199,10 @@ class CudaContext {
   }
   /// Whether calls are to do without the device's work.
   bool rehearses() const { return rehearses_; }
+  /// Whether RecordedCalls record (recorded_calls.cuh), as they do unless this says otherwise, or make calls one by
+  /// one.
+  void record_calls(bool on) { records_ = on; }
+  bool records_calls() const { return records_; }
   /// Changes when the workspace moves: what was recorded before knows another one.
   int workspace_version() const { return workspace_version_; }
 
@@ -225,7 +229,7 @@ class CudaContext {
   cudaStream_t stream_ = nullptr;
   DeviceBuffer workspace_;
   std::size_t rehearsed_bytes_ = 0;
-  bool rehearses_ = false;
+  bool rehearses_ = false, records_ = true;
   int workspace_version_ = 0;
   std::shared_ptr<void> libraries_[kLibraries];
 };

@@ -247,6 +247,18 @@ inline void conv2d_columns(CudaContext& context, const conv2d_config& s, bool by
          pixels, columns, x);
 }
 
+/// Lays out the columns a chunk at a time, and calls product(first pixel, pixels) for each.
+template <class Product>
+void conv2d_each_chunk(CudaContext& context, const conv2d_config& s, bool by_channels, const Conv2dWorkspace& workspace,
+                       const float* x, const Product& product) {
+  const std::int64_t chunk = conv2d_chunk_pixels(s), all = conv2d_pixels(s);
+  for (std::int64_t first = 0; first < all; first += chunk) {
+    const std::int64_t pixels = first + chunk < all ? chunk : all - first;
+    conv2d_columns(context, s, by_channels, first, pixels, workspace.columns, x);
+    product(first, pixels);
+  }
+}
+
 template <bool Back>
 void conv2d_rearrange(CudaContext& context, const conv2d_config& s, float* to, const float* from) {
   const std::int64_t in = s.in_channels / s.groups, taps = s.kernel_height * s.kernel_width;
@@ -273,14 +285,12 @@ void conv2d_gather(CudaContext& context, const conv2d_config& s, const conv2d_ch
 /// y = convolution of x with w, then what the product fuses (with several groups: nothing).
 inline void conv2d_by_columns(CudaContext& context, const conv2d_config& s, float* y, const float* x, const float* w,
                               fused_epilogue fused, const float* bias) {
-  const std::int64_t chunk = detail::conv2d_chunk_pixels(s), row = detail::conv2d_row(s), each = row / s.groups,
-                     outs = s.out_channels / s.groups, all = detail::conv2d_pixels(s);
+  const std::int64_t row = detail::conv2d_row(s), each = row / s.groups, outs = s.out_channels / s.groups;
   const bool by_channels = detail::conv2d_lists_channels(s, x);
-  const detail::Conv2dWorkspace workspace(context, by_channels ? conv2d_weights(s) : 0, chunk * row);
+  const detail::Conv2dWorkspace workspace(context, by_channels ? conv2d_weights(s) : 0,
+                                          detail::conv2d_chunk_pixels(s) * row);
   if (by_channels) detail::conv2d_rearrange<false>(context, s, workspace.weights, w);
-  for (std::int64_t first = 0; first < all; first += chunk) {
-    const std::int64_t pixels = first + chunk < all ? chunk : all - first;
-    detail::conv2d_columns(context, s, by_channels, first, pixels, workspace.columns, x);
+  detail::conv2d_each_chunk(context, s, by_channels, workspace, x, [&](std::int64_t first, std::int64_t pixels) {
     matrix_product(context,
                    matrix_product_shape{.batch = s.groups,
                                         .m = pixels,
@@ -294,18 +304,16 @@ inline void conv2d_by_columns(CudaContext& context, const conv2d_config& s, floa
                                         .transpose_b = true},
                    y + first * s.out_channels, static_cast<const float*>(workspace.columns),
                    by_channels ? workspace.weights : w, fused, bias, workspace.scratch);
-  }
+  });
 }
 
 inline void conv2d_by_columns_backward_weight(CudaContext& context, const conv2d_config& s, float* dw, const float* dy,
                                               const float* x) {
-  const std::int64_t chunk = detail::conv2d_chunk_pixels(s), row = detail::conv2d_row(s), each = row / s.groups,
-                     outs = s.out_channels / s.groups, all = detail::conv2d_pixels(s);
+  const std::int64_t row = detail::conv2d_row(s), each = row / s.groups, outs = s.out_channels / s.groups;
   const bool by_channels = detail::conv2d_lists_channels(s, x);
-  const detail::Conv2dWorkspace workspace(context, by_channels ? conv2d_weights(s) : 0, chunk * row);
-  for (std::int64_t first = 0; first < all; first += chunk) {
-    const std::int64_t pixels = first + chunk < all ? chunk : all - first;
-    detail::conv2d_columns(context, s, by_channels, first, pixels, workspace.columns, x);
+  const detail::Conv2dWorkspace workspace(context, by_channels ? conv2d_weights(s) : 0,
+                                          detail::conv2d_chunk_pixels(s) * row);
+  detail::conv2d_each_chunk(context, s, by_channels, workspace, x, [&](std::int64_t first, std::int64_t pixels) {
     matrix_product(context,
                    matrix_product_shape{.batch = s.groups,
                                         .m = outs,
@@ -320,7 +328,7 @@ inline void conv2d_by_columns_backward_weight(CudaContext& context, const conv2d
                                         .accumulate = first > 0},
                    by_channels ? workspace.weights : dw, dy + first * s.out_channels,
                    static_cast<const float*>(workspace.columns), fused_epilogue::none, nullptr, workspace.scratch);
-  }
+  });
   if (by_channels) detail::conv2d_rearrange<true>(context, s, dw, workspace.weights);
 }
 

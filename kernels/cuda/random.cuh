@@ -7,7 +7,7 @@
 //
 //   dropout(context, dropout_config{.n = 64 * 256, .p = 0.5, .stream = 7}, y, x, seed, step);
 //
-// seed and step are numbers, or pointers to numbers on the device. A thread draws the four words of a counter, some 80
+// seed and step lie on the device. A thread draws the four words of a counter, some 80
 // instructions, and stores their four numbers at once where y lies at 16 bytes; dropout reads x once and writes y once,
 // at the speed of memory. y may be x.
 #pragma once
@@ -17,9 +17,6 @@
 #include "scalar_math.cuh"
 
 namespace graven::kernels {
-
-__device__ inline std::int64_t number_of(std::int64_t number) { return number; }
-__device__ inline std::int64_t number_of(const std::int64_t* number) { return *number; }
 
 struct random_words {
   std::uint32_t word[4];
@@ -66,11 +63,12 @@ __device__ inline void store_four(T* to, const T (&from)[4], std::int64_t count,
   }
 }
 
-/// `Number`: std::int64_t, or const std::int64_t*. `vectors`: y, and x, lie at 16 bytes.
-template <class Number, class T>
-__global__ void random_uniform_kernel(random_config config, bool vectors, T* y, Number seed, Number step) {
+/// `vectors`: y, and x, lie at 16 bytes.
+template <class T>
+__global__ void random_uniform_kernel(random_config config, bool vectors, T* y, const std::int64_t* seed,
+                                      const std::int64_t* step) {
   for (std::int64_t block = first_item(); block * 4 < config.n; block += item_stride()) {
-    const random_words words = draw(number_of(seed), config.stream, number_of(step), block);
+    const random_words words = draw(*seed, config.stream, *step, block);
     T values[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) values[i] = static_cast<T>(words.word[i] >> 8) * T(0x1p-24);  // 24 bits: exact
@@ -78,10 +76,11 @@ __global__ void random_uniform_kernel(random_config config, bool vectors, T* y, 
   }
 }
 
-template <class Number, class T>
-__global__ void random_normal_kernel(random_config config, bool vectors, T* y, Number seed, Number step) {
+template <class T>
+__global__ void random_normal_kernel(random_config config, bool vectors, T* y, const std::int64_t* seed,
+                                     const std::int64_t* step) {
   for (std::int64_t block = first_item(); block * 4 < config.n; block += item_stride()) {
-    const random_words words = draw(number_of(seed), config.stream, number_of(step), block);
+    const random_words words = draw(*seed, config.stream, *step, block);
     T values[4];
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
@@ -96,14 +95,14 @@ __global__ void random_normal_kernel(random_config config, bool vectors, T* y, N
 }
 
 /// `all`: nothing is kept. `scale`: 1 / (1 - p).
-template <class Number, class T>
+template <class T>
 __global__ void dropout_kernel(dropout_config config, bool all, std::uint32_t threshold, T scale, bool vectors, T* y,
-                               const T* x, Number seed, Number step) {
+                               const T* x, const std::int64_t* seed, const std::int64_t* step) {
   for (std::int64_t block = first_item(); block * 4 < config.n; block += item_stride()) {
     const std::int64_t count = config.n - block * 4;
     T values[4];
     load_four(values, x + block * 4, count, vectors);
-    const random_words words = draw(number_of(seed), config.stream, number_of(step), block);
+    const random_words words = draw(*seed, config.stream, *step, block);
 #pragma unroll
     for (int i = 0; i < 4; ++i) values[i] = !all && words.word[i] >= threshold ? values[i] * scale : T(0);
     store_four(y + block * 4, values, count, vectors);
@@ -112,19 +111,22 @@ __global__ void dropout_kernel(dropout_config config, bool all, std::uint32_t th
 
 #ifndef __CUDACC_RTC__
 
-template <class T, class Number>
-void random_uniform(CudaContext& context, const random_config& config, T* y, Number seed, Number step) {
-  launch(context, "random_uniform", &random_uniform_kernel<Number, T>, launch_shape((config.n + 3) / 4), config,
+template <class T>
+void random_uniform(CudaContext& context, const random_config& config, T* y, const std::int64_t* seed,
+                    const std::int64_t* step) {
+  launch(context, "random_uniform", &random_uniform_kernel<T>, launch_shape((config.n + 3) / 4), config,
          aligned_for_vectors<4>(y), y, seed, step);
 }
-template <class T, class Number>
-void random_normal(CudaContext& context, const random_config& config, T* y, Number seed, Number step) {
-  launch(context, "random_normal", &random_normal_kernel<Number, T>, launch_shape((config.n + 3) / 4), config,
+template <class T>
+void random_normal(CudaContext& context, const random_config& config, T* y, const std::int64_t* seed,
+                   const std::int64_t* step) {
+  launch(context, "random_normal", &random_normal_kernel<T>, launch_shape((config.n + 3) / 4), config,
          aligned_for_vectors<4>(y), y, seed, step);
 }
-template <class T, class Number>
-void dropout(CudaContext& context, const dropout_config& config, T* y, const T* x, Number seed, Number step) {
-  launch(context, "dropout", &dropout_kernel<Number, T>, launch_shape((config.n + 3) / 4), config, config.p >= 1,
+template <class T>
+void dropout(CudaContext& context, const dropout_config& config, T* y, const T* x, const std::int64_t* seed,
+             const std::int64_t* step) {
+  launch(context, "dropout", &dropout_kernel<T>, launch_shape((config.n + 3) / 4), config, config.p >= 1,
          dropout_threshold(config.p), static_cast<T>(1 / (1 - config.p)), aligned_for_vectors<4>(y, x), y, x, seed,
          step);
 }

@@ -98,11 +98,9 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   index_add(context, index_select_config{}, y, x, const_labels, x);
   index_add(context, index_select_config{}, labels, const_labels, const_labels, nullptr);
   one_hot(context, one_hot_config{}, labels, const_labels);
-  random_uniform(context, random_config{}, y, std::int64_t{1}, std::int64_t{2});
   random_uniform(context, random_config{}, y, const_labels, const_labels);
-  random_normal(context, random_config{}, y, std::int64_t{1}, std::int64_t{2});
   random_normal(context, random_config{}, y, const_labels, const_labels);
-  dropout(context, dropout_config{}, y, x, std::int64_t{1}, std::int64_t{2});
+  dropout(context, dropout_config{}, y, x, const_labels, const_labels);
   causal_mask(context, causal_mask_config{}, y);
   cumsum(context, scan_config{}, y, x);
   cumsum(context, scan_config{}, labels, const_labels);

@@ -501,11 +501,12 @@ void expect_random(std::int64_t n, std::size_t misplaced, double p) {
     T *dropped = memory.out<T>(n, misplaced), *in_place = memory.inout(x), *uniform = memory.out<T>(n, misplaced),
       *normal = memory.out<T>(n, misplaced);
     const dropout_config config{.n = n, .p = p, .stream = stream};
-    dropout(context, config, dropped, memory.in(x, misplaced), seed, step);
-    dropout(context, config, in_place, static_cast<const T*>(in_place), seed, step);
-    random_uniform(context, random_config{.n = n, .stream = stream}, uniform, seed, step);
-    random_normal(context, random_config{.n = n, .stream = stream}, normal, memory.in(std::vector<std::int64_t>{seed}),
-                  memory.in(std::vector<std::int64_t>{step}));
+    const std::int64_t *seeds = memory.in(std::vector<std::int64_t>{seed}),
+                       *steps = memory.in(std::vector<std::int64_t>{step});
+    dropout(context, config, dropped, memory.in(x, misplaced), seeds, steps);
+    dropout(context, config, in_place, static_cast<const T*>(in_place), seeds, steps);
+    random_uniform(context, random_config{.n = n, .stream = stream}, uniform, seeds, steps);
+    random_normal(context, random_config{.n = n, .stream = stream}, normal, seeds, steps);
     context.synchronize();
     for (const T* result : {dropped, in_place, uniform, normal}) memory.result(result, n);
   });

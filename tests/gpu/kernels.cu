@@ -341,17 +341,21 @@ void add_embeddings(Table& table) {
 }
 
 void add_random(Table& table) {
-  const std::int64_t n = table.size(std::int64_t{1} << 25, 1001), seed = 1, step = 2;
+  const std::int64_t n = table.size(std::int64_t{1} << 25, 1001);
   table.add(named("dropout", {n}), [=](Tensors& tensors) {
     const float* x = tensors.in(n);
     float* y = tensors.out(n);
+    const std::int64_t* numbers = tensors.in<std::int64_t>(2, 1, 100);
     return [=](CudaContext& context) {
-      dropout(context, dropout_config{.n = n, .p = 0.1, .stream = 3}, y, x, seed, step);
+      dropout(context, dropout_config{.n = n, .p = 0.1, .stream = 3}, y, x, numbers, numbers + 1);
     };
   });
   table.add(named("random_normal", {n}), [=](Tensors& tensors) {
     float* y = tensors.out(n);
-    return [=](CudaContext& context) { random_normal(context, random_config{.n = n, .stream = 3}, y, seed, step); };
+    const std::int64_t* numbers = tensors.in<std::int64_t>(2, 1, 100);
+    return [=](CudaContext& context) {
+      random_normal(context, random_config{.n = n, .stream = 3}, y, numbers, numbers + 1);
+    };
   });
 }
 

@@ -185,14 +185,6 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   void send_hyper() {
     upload(context, static_cast<Hyper*>(hyper_memory.data()), static_cast<const Hyper*>(next_hyper.data()), 1);
   }
-  /// Gives calls to the device, as a graph that is recorded once unless use_cuda_graph(false) was said.
-  template <class Given>
-  void run(RecordedCalls& recorded, const std::vector<std::int64_t>& sizes, const Given& given) {
-    if (records)
-      recorded.run(context, sizes, given);
-    else
-      given();
-  }
   /// Sends the inputs on their way.
   Step step(const float* x, const float* y) {
     Step step = whole_step();
@@ -220,7 +212,6 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   }
 
   CudaContext context;
-  bool records = true;
   Mirror weights, gradients, states;
   DeviceBuffer inputs, hyper_memory;
   PinnedBuffer next_hyper;
@@ -247,14 +238,14 @@ Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 
-void Model::use_cuda_graph(bool on) { memory_->records = on; }
+void Model::use_cuda_graph(bool on) { memory_->context.record_calls(on); }
 
 double Model::forward(const float* x, const float* y) {
   Memory& own = *memory_;
   const DeviceGuard guard(own.context.device());
   own.outdate();
   const Step step = own.step(x, y);
-  own.run(own.forward_calls, {}, [&] {
+  own.forward_calls.run(own.context, {}, [&] {
     program.forward(step);
     own.fetch_loss();
   });
@@ -266,7 +257,7 @@ void Model::backward(const float* x, const float* y) {
   const DeviceGuard guard(own.context.device());
   own.gradients.outdate();
   const Step step = own.step(x, y);
-  own.run(own.backward_calls, {}, [&] { program.backward(step); });
+  own.backward_calls.run(own.context, {}, [&] { program.backward(step); });
   own.context.synchronize();
 }
 
@@ -276,7 +267,7 @@ void Model::update(const Hyper& hyper) {
   const DeviceGuard guard(own.context.device());
   own.outdate();
   own.set(hyper);
-  own.run(own.update_calls, {}, [&] {
+  own.update_calls.run(own.context, {}, [&] {
     own.send_hyper();
     program.update(own.whole_step());
   });
@@ -291,7 +282,7 @@ double Model::step(const float* x, const float* y, const Hyper& hyper) {
   own.gradients.outdate();
   const Step step = own.step(x, y);
   own.set(hyper);
-  own.run(own.step_calls, {}, [&] {
+  own.step_calls.run(own.context, {}, [&] {
     own.send_hyper();
     program.forward(step);
     program.backward(step);

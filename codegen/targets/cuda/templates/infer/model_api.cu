@@ -99,17 +99,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     return {context, in, out, loaded.param{% if has_prepared %}, loaded.prepared{% endif %}, buf};
   }
 
-  /// Gives calls to the device, as a graph that is recorded once unless use_cuda_graph(false) was said.
-  template <class Given>
-  void run(const std::vector<std::int64_t>& sizes, const Given& given) {
-    if (records)
-      calls.run(context, sizes, given);
-    else
-      given();
-  }
-
   CudaContext context;
-  bool records = true;
   std::shared_ptr<const Weights> weights;
   DeviceBuffer inputs, outputs, arena;
   Staged staged;
@@ -174,7 +164,7 @@ void Model::forward(@{ parameters }@, @{ output_parameters }@) {
 {% for input in inputs %}
   upload(own.context, own.staged.@{ input.member }@, @{ input.converted }@, @{ input.count_in_step }@);
 {% endfor %}
-  own.run({@{ symbol_list }@}, [&] { program.forward(step); });
+  own.calls.run(own.context, {@{ symbol_list }@}, [&] { program.forward(step); });
 {% for output in outputs %}
   download(own.context, @{ output.converted }@, const_cast<const @{ output.element }@*>(own.out.@{ output.member }@),
            @{ output.count_in_step }@);
@@ -193,7 +183,7 @@ void Model::use(std::shared_ptr<const Weights> weights) {
   memory_->calls.forget();  // they read the others
 }
 
-void Model::use_cuda_graph(bool on) { memory_->records = on; }
+void Model::use_cuda_graph(bool on) { memory_->context.record_calls(on); }
 
 const char* Model::level() const { return program.level; }
 

@@ -204,14 +204,6 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   void send_hyper() {
     upload(context, static_cast<Hyper*>(hyper_memory.data()), static_cast<const Hyper*>(next_hyper.data()), 1);
   }
-  /// Gives calls to the device, as a graph that is recorded once unless use_cuda_graph(false) was said.
-  template <class Given>
-  void run(RecordedCalls& recorded, const std::vector<std::int64_t>& sizes, const Given& given) {
-    if (records)
-      recorded.run(context, sizes, given);
-    else
-      given();
-  }
   /// Sends the inputs on their way.
   Step step(@{ parameters }@) {
     Step step = whole_step();
@@ -272,7 +264,6 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   }
 
   CudaContext context;
-  bool records = true;
   Mirror weights, {% if not updates_in_backward %}gradients, {% endif %}states;
   DeviceBuffer inputs, hyper_memory;
   PinnedBuffer next_hyper;
@@ -313,7 +304,7 @@ Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 
-void Model::use_cuda_graph(bool on) { memory_->records = on; }
+void Model::use_cuda_graph(bool on) { memory_->context.record_calls(on); }
 
 double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endif %}) {
   Memory& own = *memory_;
@@ -323,7 +314,7 @@ double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endi
 {% if random %}
   own.set(hyper);
 {% endif %}
-  own.run(own.forward_calls, {@{ symbol_list }@}, [&] {
+  own.forward_calls.run(own.context, {@{ symbol_list }@}, [&] {
 {% if random %}
     own.send_hyper();
 {% endif %}
@@ -342,7 +333,7 @@ void Model::backward(@{ parameters }@{% if random %}, const Hyper& hyper{% endif
 {% if random %}
   own.set(hyper);
 {% endif %}
-  own.run(own.backward_calls, {@{ symbol_list }@}, [&] {
+  own.backward_calls.run(own.context, {@{ symbol_list }@}, [&] {
 {% if random %}
     own.send_hyper();
 {% endif %}
@@ -357,7 +348,7 @@ void Model::update(const Hyper& hyper) {
   const DeviceGuard guard(own.context.device());
   own.outdate();
   own.set(hyper);
-  own.run(own.update_calls, {}, [&] {
+  own.update_calls.run(own.context, {}, [&] {
     own.send_hyper();
     program.update(own.whole_step());
   });
@@ -375,7 +366,7 @@ double Model::step(@{ parameters }@, const Hyper& hyper) {
 {% endif %}
   const Step step = own.step(@{ argument_names }@);
   own.set(hyper);
-  own.run(own.step_calls, {@{ symbol_list }@}, [&] {
+  own.step_calls.run(own.context, {@{ symbol_list }@}, [&] {
     own.send_hyper();
     program.forward(step);
     program.backward(step);
@@ -393,7 +384,7 @@ double Model::evaluate(@{ parameters }@) {
   Memory& own = *memory_;
   const DeviceGuard guard(own.context.device());
   const EvaluationStep step = own.evaluation(@{ argument_names }@);
-  own.run(own.evaluation_calls, {@{ symbol_list }@}, [&] {
+  own.evaluation_calls.run(own.context, {@{ symbol_list }@}, [&] {
     program.evaluate(step);
     own.fetch_evaluation_loss();
   });
