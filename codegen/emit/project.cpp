@@ -294,12 +294,12 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
     files["jit.cpp"] = render(style.templates + style.just_in_time, d);
   } else {
     const std::string model_api = "model_api" + style.model_extension;
-    add_rendered(model_api, style.templates + kind + "/" + model_api);
+    add(model_api, kind + "/model_api.cpp");
     add("main.cpp", kind + "/main.cpp");
     add("selftest.cpp", kind + "/selftest.cpp");
     // What the model's library needs of the run time; then what only the program needs.
-    add_copied(files,
-               {"runtime/arena.h", "runtime/safetensors.h", "runtime/tensor.h", "runtime/compare.h", "runtime/file.h"});
+    add_copied(files, d["api_headers"]);
+    add_copied(files, {"runtime/arena.h", "runtime/session.h", "runtime/compare.h", "runtime/file.h"});
     d["model_runtime_sources"] = sources_in(files, {});
     std::set<std::string> before;
     for (const auto& [path, text] : files) before.insert(path);

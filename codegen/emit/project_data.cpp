@@ -16,6 +16,7 @@
 #include "codegen/emit/schedule_text.h"
 #include "codegen/emit/text.h"
 #include "codegen/kernel_flags.h"
+#include "codegen/lowering/lowering.h"
 #include "codegen/plan/storage.h"
 #include "ir/diagnostic.h"
 #include "ir/ops.h"
@@ -94,25 +95,15 @@ std::string constant_values(const ir::TensorData& data) {
   return join(items);
 }
 
-/// What the kernels' headers declare: functions without a result, and types.
-const std::unordered_set<std::string_view>& names_of_kernels() {
-  static const std::unordered_set<std::string_view> names = [] {
-    std::unordered_set<std::string_view> found;
-    for (const EmbeddedFile& file : embedded_files()) {
-      if (file.path.rfind("kernels/", 0) != 0) continue;
-      for (const std::string_view before : {"void ", "struct ", "class ", "using "})
-        for (std::size_t at = file.text.find(before); at != std::string_view::npos; at = file.text.find(before, at)) {
-          at += before.size();
-          std::size_t end = at;
-          while (end < file.text.size() &&
-                 (std::isalnum(static_cast<unsigned char>(file.text[end])) || file.text[end] == '_'))
-            ++end;
-          if (end > at) found.insert(file.text.substr(at, end - at));
-        }
-    }
-    return found;
-  }();
-  return names;
+/// Whether emitted text means something of kernels/ by this name, which a namespace outside would hide.
+bool is_name_of_kernels(const std::string& name) {
+  const ir::OpDef* const op = ir::find_op(name);  // functors are called after elementwise ones
+  if ((op != nullptr && op->elementwise())) return true;
+  if (names_of_calls().count(name)) return true;
+  for (const Target* target : targets())
+    if (const auto& words = target->style.words; std::find(words.begin(), words.end(), name) != words.end())
+      return true;
+  return false;
 }
 
 class Builder {
@@ -163,13 +154,14 @@ class Builder {
     out_.headers = style_.program_headers;
     out_.headers.push_back(style_.scalar_math);
     out_.headers.push_back("kernels/config/device.h");
-    out_.headers.insert(out_.headers.end(), style_.api_headers.begin(), style_.api_headers.end());
+    d["device_type"] = style_.device_type;
     write_calls();
     signature();
     note_names();
     memory();
     optimizers();
     evaluation_results();
+    d["api_headers"] = style_.api_headers;
     calls();
     program();
     d["kernel_flags"] = kKernelFlags;
@@ -285,7 +277,6 @@ class Builder {
       t["name_padded"] = fmt::format("{:<{}}", member, width);
       t["batched"] = is_batched(graph_.type(v).shape) ? "true" : "false";
       t["in_instance"] = values_.expression_in("instance.", v);
-      t["in_memory"] = values_.expression_in("memory_->", v);
       t["writable"] = values_.writable_expression_in("memory_->", v);
       const bool cast = type == "std::uint16_t";
       t["converted"] =
@@ -572,7 +563,6 @@ class Builder {
           {{"expression", values_.expression(l.value)}, {"element", element_type(graph_.type(l.value).dtype)}});
     }
     d["loss_count"] = fmt::format("{}", losses.size());
-    d["loss_value"] = losses.empty() ? "0" : join(losses, " + ");
     // What the program's log shows beside the loss: the other results of one number. Of several losses each is one.
     std::vector<std::string> logged;
     for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
@@ -631,7 +621,6 @@ class Builder {
     }
     d["loss_is_sum"] = sums;
     d["ignorable_labels"] = ignorable_labels(graph, plan, losses);
-    d["evaluation_loss_value"] = terms.empty() ? "0" : join(terms, " + ");
 
     for (const ir::Node& n : graph.nodes) {
       // A loss from labels, beside which the probabilities of the classes stay.
@@ -664,7 +653,7 @@ class Builder {
       t["writable"] = values.writable_expression_in("", scores);
       d["scores"].push_back(t);
       d["has_accuracy"] = "true";
-      if (!style_.predictions_header.empty()) out_.headers.push_back(style_.predictions_header);
+      if (!style_.predictions_header.empty()) style_.api_headers.push_back(style_.predictions_header);
       d["score_type"] = public_type(type.dtype);
       d["label_input"] = fmt::format("{}", input - graph.inputs.begin());
       d["label_type"] = public_type(graph.type(labels).dtype);
@@ -1024,8 +1013,7 @@ std::string project_name(const ir::Graph& graph, const EmitOptions& options) {
       "all", "all_build", "clean", "default_target", "depend", "edit_cache", "help", "include", "install",
       "list_install_components", "package", "package_source", "preinstall", "rebuild_cache", "run_tests", "selftest",
       "test", "zero_check"};
-  const ir::OpDef* const op = ir::find_op(name);  // functors are called after elementwise ones
-  if (name.starts_with("cmake_") || (op != nullptr && op->elementwise()) || names_of_kernels().count(name) ||
+  if (name.starts_with("cmake_") || is_name_of_kernels(name) ||
       std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken))
     name += "_model";
   return name;

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "codegen/lowering/families.h"
+#include "ir/forms.h"
 
 namespace graven::codegen {
 
@@ -29,6 +30,25 @@ ir::KernelCall kernel_call(const ir::NodeView& node) {
   if (op.rule != nullptr) return ir::is_update(op) ? lowering::update_parameters(node) : lowering::linear_update(node);
   GRAVEN_CHECK(op.elementwise(), std::string(op.name) + " has neither a row in codegen/lowering nor a rule");
   return lowering::elementwise(node);
+}
+
+const std::set<std::string>& names_of_calls() {
+  static const std::set<std::string> names = [] {
+    std::set<std::string> all;
+    for (const ir::OpDef* op : ir::all_ops())
+      for (const ir::DType dtype : {ir::DType::f32, ir::DType::i64}) {
+        if (!op->dtypes.contains(dtype)) continue;
+        for (const ir::Graph& form : ir::graphs_of_forms(*op, dtype)) {
+          const ir::KernelCall call = kernel_call({form, form.nodes[0]});
+          if (call.name.empty()) continue;
+          all.insert(call.name);
+          all.insert(call.config_type.empty() ? (call.file.empty() ? call.name : call.file) + "_config"
+                                              : call.config_type);
+        }
+      }
+    return all;
+  }();
+  return names;
 }
 
 }  // namespace graven::codegen

@@ -7,6 +7,9 @@
 // Whether its kernels cover the node, and what memory they work in, is the target's to say (codegen/targets).
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "ir/call.h"
 #include "ir/graph.h"
 
@@ -15,5 +18,8 @@ namespace graven::codegen {
 /// The call of the operator's row, that of a rule of elements or of an update where it has one instead, or one without
 /// a name: of an alias nothing is called.
 ir::KernelCall kernel_call(const ir::NodeView& node);
+
+/// What calls name: every kernel, and the struct of its config.
+const std::set<std::string>& names_of_calls();
 
 }  // namespace graven::codegen

@@ -115,11 +115,17 @@ struct Sizes {
 {% if training and on_device %}
 /// The numbers that change from step to step, where they lie on the device: the same calls do for every step.
 struct HyperOnDevice {
+  explicit HyperOnDevice(const Hyper* numbers) : step(&numbers->step), seed(&numbers->seed) {
 {% if group_count != "0" %}
-  const double* learning_rates[@{ group_count }@] = {};
+    for (int group = 0; group < @{ group_count }@; ++group) learning_rates[group] = &numbers->learning_rates[group];
 {% endif %}
-  const std::int64_t* step = nullptr;
-  const std::int64_t* seed = nullptr;
+  }
+
+{% if group_count != "0" %}
+  const double* learning_rates[@{ group_count }@];
+{% endif %}
+  const std::int64_t* step;
+  const std::int64_t* seed;
 };
 
 {% endif %}
@@ -142,10 +148,10 @@ struct Step {
 {% endif %}
   const Buffers& buf;
 {% if training and on_device %}
-  HyperOnDevice hyper = {};
+  const HyperOnDevice& hyper;
 {% endif %}
 {% if training and not on_device %}
-  Hyper hyper = {};
+  const Hyper& hyper;
 {% endif %}
 {% if length(symbols) > 0 %}
   Sizes size = {};

@@ -9,9 +9,9 @@
 
 #include "kernel_harness.h"
 #include "kernels/cuda/conv2d.cuh"
+#include "kernels/cuda/device.cuh"
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/matmul.cuh"
-#include "kernels/cuda/mirror.cuh"
 #include "kernels/cuda/recorded_calls.cuh"
 
 namespace graven::kernels {
@@ -418,25 +418,27 @@ TEST(CudaContext, APlanThatCouldNotBeMadeIsNotKept) {
 }
 
 TEST(CudaContext, AMirrorTakesMemoryOfTheHostWhenItIsAskedFor) {
-  CudaContext context;
+  CudaDevice device(0);
   cuda_on_cpu::reset_statistics();
-  Mirror mirror(context, 1024);
-  auto* const device = mirror.device<float>(256);
-  launch(context, "fill", &fill_kernel<float>, launch_shape(4), std::int64_t{4}, device, 2.0f);
-  context.synchronize();
-  EXPECT_FALSE(mirror.write_back(context)) << "nobody asked for the host's side";
-  context.synchronize();
-  mirror.download(context);
-  EXPECT_EQ(mirror.host(device)[3], 2.0f);
-  EXPECT_EQ(mirror.host(device)[4], 0.0f) << "the memset comes before what the stream was given later";
-  mirror.host(device)[3] = 5;
-  EXPECT_TRUE(mirror.write_back(context));
-  context.synchronize();
+  CudaDevice::Mirror mirror(device, 1024);
+  char* const tensor = mirror.data() + 256;
+  const auto host = [&] { return reinterpret_cast<float*>(mirror.host(tensor)); };
+  launch(device.execution(), "fill", &fill_kernel<float>, launch_shape(4), std::int64_t{4},
+         reinterpret_cast<float*>(tensor), 2.0f);
+  device.synchronize();
+  EXPECT_FALSE(mirror.write_back(device)) << "nobody asked for the host's side";
+  device.synchronize();
+  mirror.download(device);
+  EXPECT_EQ(host()[3], 2.0f);
+  EXPECT_EQ(host()[4], 0.0f) << "the memset comes before what the stream was given later";
+  host()[3] = 5;
+  EXPECT_TRUE(mirror.write_back(device));
+  device.synchronize();
   mirror.outdate();
-  mirror.host(device)[3] = 6;
-  EXPECT_FALSE(mirror.write_back(context)) << "the host's side is an old one";
-  mirror.download(context);
-  EXPECT_EQ(mirror.host(device)[3], 5.0f);
+  host()[3] = 6;
+  EXPECT_FALSE(mirror.write_back(device)) << "the host's side is an old one";
+  mirror.download(device);
+  EXPECT_EQ(host()[3], 5.0f);
   EXPECT_EQ(cuda_on_cpu::statistics().bytes_pinned, 0);
 }
 

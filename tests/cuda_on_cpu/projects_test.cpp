@@ -674,14 +674,14 @@ TEST(CudaProjects, FaultsInTheTextAreNoticed) {
     const char *file, *from, *to, *message;
   };
   const Fault faults[] = {
-      {"kernels/cuda/mirror.cuh", "cudaMemsetAsync(device_.data(), 0, bytes, context.stream())",
+      {"kernels/cuda/device.cuh", "cudaMemsetAsync(device_.data(), 0, bytes, device.execution().stream())",
        "cudaMemset(device_.data(), 0, bytes)", "cudaMemset: work on the default stream"},
       {"kernels/cuda/tensor_list.cuh", "LaunchShape{dim3(list.pieces)", "LaunchShape{dim3(0)",
        "cudaErrorInvalidConfiguration"},
       {"kernels/cuda/update.cuh", "i < piece.end", "i + 1 < piece.end", "parameter.model"},
       {"kernels/cuda/tensor_list.cuh", "(list.sizes[t] + piece_size - 1) / piece_size", "list.sizes[t] / piece_size",
        "parameter.model"},
-      {"model_api.cu", "std::memcpy(next_hyper.data(), &numbers, sizeof numbers)", "(void)numbers", "parameter.model"},
+      {"runtime/session.h", "std::memcpy(next_.data(), &numbers, sizeof numbers)", "(void)numbers", "parameter.model"},
       {"functors.h", "static_cast<C>(lr)", "static_cast<C>(lr * 1.0001)", "parameter.model"},
       {"kernels/cuda/tensor_list.cuh", "list.data[a][t] = arrays[a] != nullptr ? arrays[a][first + t] : nullptr",
        "list.data[a][t] = reinterpret_cast<T*>(&list)", "is not device memory"},

@@ -29,7 +29,9 @@ Target make_cuda_target() {
   style.execution_name = "context";
   style.program_headers = {"kernels/cpu/dtype.h", "kernels/cuda/context.cuh"};
   style.scalar_math = "kernels/cuda/scalar_math.cuh";
-  style.api_headers = {"kernels/cuda/mirror.cuh", "kernels/cuda/recorded_calls.cuh"};
+  style.device_type = "CudaDevice";
+  style.api_headers = {"kernels/cuda/device.cuh"};
+  style.words = {"copy_on_device"};
   style.predictions_header = "kernels/cuda/reduce.cuh";
   style.libraries = {
       {"CUDA::cudart", {}},

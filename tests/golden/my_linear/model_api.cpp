@@ -2,16 +2,17 @@
 // The memory of the model, its weights file, and both interfaces of model.h.
 #include <cstdio>
 #include <new>
+#include <optional>
 #include <stdexcept>
 
 #include "program.h"
-#include "runtime/arena.h"
-#include "runtime/safetensors.h"
-#include "runtime/tensor.h"
+#include "runtime/host_device.h"
+#include "runtime/session.h"
 
 namespace [[gnu::visibility("hidden")]] my_linear {
 
 namespace runtime = graven::runtime;
+using Device = runtime::HostDevice<Threads>;
 
 // The levels that CMakeLists.txt compiles model.cpp for.
 #if defined(GRAVEN_HAS_NATIVE)
@@ -91,80 +92,76 @@ namespace end {
                 #name " lies outside the arena");
 #include "memory_plan.h"
 
-namespace {
-
-template <class T>
-T* take(std::byte*& next, std::size_t count) {
-  T* const taken = reinterpret_cast<T*>(next);
-  next += aligned(sizeof(T) * count);
-  return taken;
-}
-
-/// Bytes of the weights and of what is prepared from them.
-constexpr std::size_t weight_bytes() {
-  std::size_t bytes = 0;
-#define GRAVEN_FIXED(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
-#define GRAVEN_PREPARED(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
-#include "params.h"
-  return bytes;
-}
-
-}  // namespace
-
 struct [[gnu::visibility("hidden")]] Weights::Memory {
-  Memory() : block(weight_bytes()) {
-    [[maybe_unused]] std::byte* next = block.at<std::byte>(0);
-#define GRAVEN_FIXED(name, dtype, path, ...) param.name = take<dtype>(next, numel({__VA_ARGS__}));
-#define GRAVEN_PREPARED(name, dtype, path, ...) prepared.name = take<dtype>(next, numel({__VA_ARGS__}));
+  Memory(Device& device, int number) : number(number) {
+#define GRAVEN_FIXED(name, dtype, path, ...) weights.add(param.name, path, runtime::DType::dtype, {__VA_ARGS__});
+#define GRAVEN_PREPARED(name, dtype, path, ...) computed.add(prepared.name, path, runtime::DType::dtype, {__VA_ARGS__});
 #include "params.h"
+    Device::require_memory(weights.bytes() + computed.bytes(), "weights");
+    computed.allocate(device);
+    weights.allocate(device);
   }
 
-  runtime::Arena block;
+  const int number;  ///< the device's
+  runtime::TensorBlock<Device> weights;
   Parameters param;
+  runtime::TensorBlock<Device> computed;
   Prepared prepared;
 };
 
 struct [[gnu::visibility("hidden")]] Model::Memory {
-  Memory(std::shared_ptr<const Weights> given, int count)
-      : weights(std::move(given)), threads(count), arena(kArenaBytes) {
-    [[maybe_unused]] std::byte* const base = arena.at<std::byte>(0);
-#define GRAVEN_VALUE(name, dtype, offset, bytes)    \
-  {                                                 \
-    constexpr std::size_t at = offset;              \
-    buf.name = reinterpret_cast<dtype*>(base + at); \
+  Memory(std::shared_ptr<const Weights> given, int number) : weights(std::move(given)), device(number) {
+    inputs.add(in.x, 32);
+    outputs.add(out.output, 24);
+    Device::require_memory(inputs.bytes() + outputs.bytes() + kArenaBytes, "inputs, outputs and the memory plan");
+    inputs.allocate(device);
+    outputs.allocate(device);
+    arena.emplace(device, kArenaBytes);
+#define GRAVEN_VALUE(name, dtype, offset, bytes)             \
+  {                                                          \
+    constexpr std::size_t at = offset;                       \
+    buf.name = reinterpret_cast<dtype*>(arena->data() + at); \
   }
 #include "memory_plan.h"
+    device.rehearse([&] { program.forward(step()); });
+  }
+
+  /// With the largest sizes that there can be.
+  Step step() {
+    const Weights::Memory& loaded = *weights->memory_;
+    return {device.execution(), in, out, loaded.param, loaded.prepared, buf};
   }
 
   std::shared_ptr<const Weights> weights;
-  Threads threads;
-  runtime::Arena arena;
+  Device device;
+  runtime::CallMemory<Device> inputs, outputs;
+  std::optional<Device::Memory> arena;
   Inputs in;
   Outputs out;
   Buffers buf;
   const Program& program = choose_program();
+  Device::Calls calls;
 };
 
-Weights::Weights(const std::string& path) : memory_(std::make_unique<Memory>()) {
-  if (!path.empty()) {
-    std::vector<runtime::Variable> variables;
-#define GRAVEN_FIXED(name, dtype, path, ...) \
-  runtime::add(variables, path, runtime::DType::dtype, {__VA_ARGS__}, memory_->param.name);
-#include "params.h"
-    runtime::load_variables(runtime::SafetensorsFile(path), variables);
-  }
-  Threads threads(1);
+Weights::Weights(const std::string& path) {
+  constexpr int number = 1;
+  const Device::Guard guard(number);
+  Device device(number);
+  memory_ = std::make_unique<Memory>(device, number);
+  if (!path.empty()) memory_->weights.load(device, path);
   const Inputs in;
   const Outputs out;
   const Buffers buf;
-  choose_program().prepare(Step{threads, in, out, memory_->param, memory_->prepared, buf});
+  choose_program().prepare(Step{device.execution(), in, out, memory_->param, memory_->prepared, buf});
+  device.synchronize();
+  memory_->weights.memory().forget_host();
 }
 Weights::~Weights() = default;
 
-Model::Model(std::shared_ptr<const Weights> weights, int threads) {
+Model::Model(std::shared_ptr<const Weights> weights, int number) {
   if (weights == nullptr) throw std::runtime_error("a model needs weights");
-  if (threads < 0) throw std::runtime_error("threads: expected 0 or more, found " + std::to_string(threads));
-  memory_ = std::make_unique<Memory>(std::move(weights), threads);
+  const Device::Guard guard(number);
+  memory_ = std::make_unique<Memory>(std::move(weights), number);
 }
 Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
@@ -172,18 +169,22 @@ Model& Model::operator=(Model&&) noexcept = default;
 
 void Model::forward(const float* x, std::int64_t batch, float* output) {
   Memory& own = *memory_;
-  if (batch < 1 || batch > 8) throw std::runtime_error("batch: expected 1 to 8, found " + std::to_string(batch));
-  own.in.x = x;
-  own.out.output = output;
-  const Weights::Memory& loaded = *own.weights->memory_;
-  Step step{own.threads, own.in, own.out, loaded.param, loaded.prepared, own.buf};
+  const Device::Guard guard(own.device.number());
+  runtime::require_size("batch", batch, 1, 8);
+  Step step = own.step();
   step.size.batch = batch;
-  own.program.forward(step);
+  own.inputs.send(own.device, own.in.x, x, 4 * step.size.batch);
+  own.outputs.receive(own.out.output, output);
+  own.calls.run(own.device, {batch}, [&] { own.program.forward(step); });
+  own.outputs.fetch(own.device, output, const_cast<const f32*>(own.out.output), 3 * step.size.batch);
+  own.device.synchronize();
 }
 
 void Model::use(std::shared_ptr<const Weights> weights) {
   if (weights == nullptr) throw std::runtime_error("a model needs weights");
+  const Device::Guard guard(memory_->device.number());
   memory_->weights = std::move(weights);
+  memory_->calls.forget();  // they read the others
 }
 
 const char* Model::level() const { return memory_->program.level; }

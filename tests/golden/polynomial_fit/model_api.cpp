@@ -3,16 +3,17 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <stdexcept>
 
 #include "program.h"
-#include "runtime/arena.h"
-#include "runtime/safetensors.h"
-#include "runtime/tensor.h"
+#include "runtime/host_device.h"
+#include "runtime/session.h"
 
 namespace [[gnu::visibility("hidden")]] polynomial_fit {
 
 namespace runtime = graven::runtime;
+using Device = runtime::HostDevice<Threads>;
 
 // The levels that CMakeLists.txt compiles model.cpp for.
 #if defined(GRAVEN_HAS_NATIVE)
@@ -94,106 +95,94 @@ namespace end {
 
 namespace {
 
-template <class T>
-T* take(std::byte*& next, std::size_t count) {
-  T* const taken = reinterpret_cast<T*>(next);
-  next += aligned(sizeof(T) * count);
-  return taken;
-}
-
-constexpr std::size_t weight_bytes() {
-  std::size_t bytes = 0;
-#define GRAVEN_PARAM(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
-#define GRAVEN_FIXED(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
-#include "params.h"
-  return bytes;
-}
-constexpr std::size_t gradient_bytes() {
-  std::size_t bytes = 0;
-#define GRAVEN_PARAM(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
-#include "params.h"
-  return bytes;
-}
-constexpr std::size_t state_bytes() {
-  std::size_t bytes = 0;
-#define GRAVEN_STATE(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
-#include "params.h"
-  return bytes;
-}
+constexpr std::size_t kAllArenaBytes = kArenaBytes;
 
 /// Before anything is changed: the optimizers' first step is number 1.
 void require_step(const Hyper& hyper) {
   if (hyper.step < 1) throw std::runtime_error("step: expected 1 or more, found " + std::to_string(hyper.step));
 }
 
+std::vector<Tensor> tensors(const std::vector<runtime::Variable>& variables) {
+  std::vector<Tensor> list;
+  for (const auto& v : variables) list.push_back({v.path, runtime::name(v.dtype), v.shape, v.data});
+  return list;
+}
+
 }  // namespace
 
 struct [[gnu::visibility("hidden")]] Model::Memory {
-  explicit Memory(int count)
-      : threads(count),
-        weights(weight_bytes()),
-        gradients(gradient_bytes()),
-        states(state_bytes()),
-        arena(kArenaBytes) {
-    std::byte* next = weights.at<std::byte>(0);
-#define GRAVEN_PARAM(name, dtype, path, ...) param.name = take<dtype>(next, numel({__VA_ARGS__}));
-#define GRAVEN_FIXED(name, dtype, path, ...) param.name = take<dtype>(next, numel({__VA_ARGS__}));
+  explicit Memory(int number) : device(number), numbers(device), losses(1) {
+#define GRAVEN_PARAM(name, dtype, path, ...)                           \
+  weights.add(param.name, path, runtime::DType::dtype, {__VA_ARGS__}); \
+  gradients.add(grad.name, path, runtime::DType::dtype, {__VA_ARGS__});
+#define GRAVEN_FIXED(name, dtype, path, ...) weights.add(param.name, path, runtime::DType::dtype, {__VA_ARGS__});
+#define GRAVEN_STATE(name, dtype, path, ...) states.add(state.name, path, runtime::DType::dtype, {__VA_ARGS__});
 #include "params.h"
-    next = gradients.at<std::byte>(0);
-#define GRAVEN_PARAM(name, dtype, path, ...) grad.name = take<dtype>(next, numel({__VA_ARGS__}));
-#include "params.h"
-    next = states.at<std::byte>(0);
-#define GRAVEN_STATE(name, dtype, path, ...) state.name = take<dtype>(next, numel({__VA_ARGS__}));
-#include "params.h"
-    next = arena.at<std::byte>(0);
-#define GRAVEN_VALUE(name, dtype, offset, bytes)    \
-  {                                                 \
-    constexpr std::size_t at = offset;              \
-    buf.name = reinterpret_cast<dtype*>(next + at); \
+    inputs.add(in.x, 6000);
+    inputs.add(in.y, 2000);
+    Device::require_memory(weights.bytes() + gradients.bytes() + states.bytes() + inputs.bytes() + kAllArenaBytes,
+                           "weights, gradients, states, inputs and the memory plan");
+    gradients.allocate(device);
+    weights.allocate(device);
+    states.allocate(device);
+    inputs.allocate(device);
+    arena.emplace(device, kAllArenaBytes);
+#define GRAVEN_VALUE(name, dtype, offset, bytes)             \
+  {                                                          \
+    constexpr std::size_t at = offset;                       \
+    buf.name = reinterpret_cast<dtype*>(arena->data() + at); \
   }
 #include "memory_plan.h"
+    device.rehearse([&] {
+      const Step step = whole_step();
+      program.forward(step);
+      program.backward(step);
+      program.update(step);
+    });
   }
 
-  std::vector<runtime::Variable> weight_variables() const {
-    std::vector<runtime::Variable> list;
-#define GRAVEN_PARAM(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, param.name);
-#define GRAVEN_FIXED(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, param.name);
-#include "params.h"
-    return list;
-  }
-  std::vector<runtime::Variable> gradient_variables() const {
-    std::vector<runtime::Variable> list;
-#define GRAVEN_PARAM(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, grad.name);
-#include "params.h"
-    return list;
-  }
-  std::vector<runtime::Variable> state_variables() const {
-    std::vector<runtime::Variable> list;
-#define GRAVEN_STATE(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, state.name);
-#include "params.h"
-    return list;
-  }
-
+  /// With the largest sizes that there can be.
+  Step whole_step() { return {device.execution(), in, param, grad, state, buf, hyper}; }
+  /// Sends the inputs on their way.
   Step step(const float* x, const float* y) {
-    in.x = x;
-    in.y = y;
-    Step step{threads, in, param, grad, state, buf};
+    Step step = whole_step();
+    inputs.send(device, in.x, x, 6000);
+    inputs.send(device, in.y, y, 2000);
     return step;
   }
-  double loss() const { return static_cast<double>(*buf.loss_fn_sum); }
+  /// Asks for the loss as it is now.
+  void fetch_loss() { losses.fetch(device, 0, const_cast<const f32*>(buf.loss_fn_sum)); }
+  /// The loss that was asked for.
+  double loss() const {
+    device.synchronize();
+    return losses.sum();
+  }
+  /// A forward phase or an update changes what the host has copies of.
+  void outdate() {
+    weights.memory().outdate();
+    states.memory().outdate();
+  }
 
-  Threads threads;
-  runtime::Arena weights, gradients, states, arena;
+  Device device;
+  runtime::TensorBlock<Device> weights, gradients, states;
+  runtime::CallMemory<Device> inputs;
+  runtime::HyperMemory<Device, Hyper> numbers;
+  runtime::Losses<Device> losses;
+  runtime::Copies<Device> results;
+  std::optional<Device::Memory> arena;
   Inputs in;
   Parameters param;
   Gradients grad;
   States state;
   Buffers buf;
+  const Hyper& hyper = *numbers.data();
   const Program& program = choose_program();
+  Device::Calls step_calls, forward_calls;
+  Device::Calls backward_calls, update_calls;
 };
 
 Model::Model(int threads) {
-  if (threads < 0) throw std::runtime_error("threads: expected 0 or more, found " + std::to_string(threads));
+  const Device::Guard guard(threads);
   memory_ = std::make_unique<Memory>(threads);
 }
 Model::~Model() = default;
@@ -201,57 +190,90 @@ Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 
 double Model::forward(const float* x, const float* y) {
-  memory_->program.forward(memory_->step(x, y));
-  return memory_->loss();
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  own.outdate();
+  const Step step = own.step(x, y);
+  own.forward_calls.run(own.device, {}, [&] {
+    own.program.forward(step);
+    own.fetch_loss();
+  });
+  return own.loss();
 }
 
-void Model::backward(const float* x, const float* y) { memory_->program.backward(memory_->step(x, y)); }
+void Model::backward(const float* x, const float* y) {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  own.gradients.memory().outdate();
+  const Step step = own.step(x, y);
+  own.backward_calls.run(own.device, {}, [&] { own.program.backward(step); });
+  own.device.synchronize();
+}
 
 void Model::update(const Hyper& hyper) {
   require_step(hyper);
-  Step step{memory_->threads, memory_->in, memory_->param, memory_->grad, memory_->state, memory_->buf};
-  step.hyper = hyper;
-  memory_->program.update(step);
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  own.outdate();
+  own.numbers.set(hyper);
+  own.update_calls.run(own.device, {}, [&] {
+    own.numbers.send(own.device);
+    own.program.update(own.whole_step());
+  });
+  own.device.synchronize();
 }
 
 double Model::step(const float* x, const float* y, const Hyper& hyper) {
   require_step(hyper);
-  Step step = memory_->step(x, y);
-  step.hyper = hyper;
-  memory_->program.forward(step);
-  memory_->program.backward(step);
-  const double loss = memory_->loss();
-  memory_->program.update(step);
-  return loss;
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  own.outdate();
+  own.gradients.memory().outdate();
+  const Step step = own.step(x, y);
+  own.numbers.set(hyper);
+  own.step_calls.run(own.device, {}, [&] {
+    own.numbers.send(own.device);
+    own.program.forward(step);
+    own.program.backward(step);
+    own.fetch_loss();
+    own.program.update(step);
+  });
+  return own.loss();
 }
 
 double Model::evaluate(const float* x, const float* y) { return this->forward(x, y); }
 
 void Model::load(const std::string& path) {
-  const auto variables = memory_->weight_variables();
-  runtime::load_variables(runtime::SafetensorsFile(path), variables);
+  const Device::Guard guard(memory_->device.number());
+  memory_->weights.load(memory_->device, path);
 }
 
 void Model::save(const std::string& path) const {
-  runtime::save_variables(path, memory_->weight_variables(), {{"graph", kGraphHash}});
+  const Device::Guard guard(memory_->device.number());
+  memory_->weights.save(memory_->device, path, kGraphHash);
 }
 
-namespace {
-std::vector<Tensor> tensors(const std::vector<runtime::Variable>& variables) {
-  std::vector<Tensor> list;
-  for (const auto& v : variables) list.push_back({v.path, runtime::name(v.dtype), v.shape, v.data});
-  return list;
+std::vector<Tensor> Model::parameters() const {
+  const Device::Guard guard(memory_->device.number());
+  return tensors(memory_->weights.fetched(memory_->device));
 }
-}  // namespace
-
-std::vector<Tensor> Model::parameters() const { return tensors(memory_->weight_variables()); }
-std::vector<Tensor> Model::gradients() const { return tensors(memory_->gradient_variables()); }
-std::vector<Tensor> Model::states() const { return tensors(memory_->state_variables()); }
+std::vector<Tensor> Model::gradients() const {
+  const Device::Guard guard(memory_->device.number());
+  return tensors(memory_->gradients.fetched(memory_->device));
+}
+std::vector<Tensor> Model::states() const {
+  const Device::Guard guard(memory_->device.number());
+  return tensors(memory_->states.fetched(memory_->device));
+}
 std::vector<Tensor> Model::results() const {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
   std::vector<Tensor> list;
-  list.push_back({"output", "f32", {}, memory_->buf.loss_fn_sum});
+  list.push_back({"output", "f32", {}, own.results.of(own.device, 0, memory_->buf.loss_fn_sum, 1)});
+  own.device.synchronize();
   return list;
 }
+
 const char* Model::level() const { return memory_->program.level; }
 
 }  // namespace polynomial_fit

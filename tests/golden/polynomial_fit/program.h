@@ -67,7 +67,7 @@ struct Step {
   const Gradients& grad;
   const States& state;
   const Buffers& buf;
-  Hyper hyper = {};
+  const Hyper& hyper;
 };
 
 /// The name of the level that is being compiled.

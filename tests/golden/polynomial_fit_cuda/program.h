@@ -62,9 +62,13 @@ struct Buffers {
 
 /// The numbers that change from step to step, where they lie on the device: the same calls do for every step.
 struct HyperOnDevice {
-  const double* learning_rates[1] = {};
-  const std::int64_t* step = nullptr;
-  const std::int64_t* seed = nullptr;
+  explicit HyperOnDevice(const Hyper* numbers) : step(&numbers->step), seed(&numbers->seed) {
+    for (int group = 0; group < 1; ++group) learning_rates[group] = &numbers->learning_rates[group];
+  }
+
+  const double* learning_rates[1];
+  const std::int64_t* step;
+  const std::int64_t* seed;
 };
 
 /// Everything a call can name.
@@ -75,7 +79,7 @@ struct Step {
   const Gradients& grad;
   const States& state;
   const Buffers& buf;
-  HyperOnDevice hyper = {};
+  const HyperOnDevice& hyper;
 };
 
 /// The name of the level that is being compiled.

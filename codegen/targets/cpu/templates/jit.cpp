@@ -64,7 +64,7 @@ struct Instance {
   Step step() {
 {% if training %}
     return Step{threads, in, param{% if not updates_in_backward %}, grad{% endif %},
-                state{% if has_prepared %}, prepared{% endif %}, buf};
+                state{% if has_prepared %}, prepared{% endif %}, buf, hyper};
 {% else %}
     return Step{threads, in, out, param{% if has_prepared %}, prepared{% endif %}, buf};
 {% endif %}
@@ -79,6 +79,7 @@ struct Instance {
   Gradients grad;
 {% endif %}
   States state;
+  Hyper hyper;
 {% else %}
   Outputs out;
 {% endif %}
@@ -181,10 +182,10 @@ int graven_jit_run(void* opaque, const void* const* inputs, void* const* outputs
 {% endfor %}
 {% if training %}
 {% if group_count != "0" %}
-  for (double& rate : step.hyper.learning_rates) rate = *learning_rates++;
+  for (double& rate : instance.hyper.learning_rates) rate = *learning_rates++;
 {% endif %}
-  step.hyper.step = step_number;
-  step.hyper.seed = seed;
+  instance.hyper.step = step_number;
+  instance.hyper.seed = seed;
 {% endif %}
   try {
 {% for function in step_functions %}

@@ -1,0 +1,235 @@
+// What a model keeps on its device, whatever that is: tensors by name, the inputs and results of calls, the numbers of
+// a step. A device is HostDevice (host_device.h), or another class with
+//
+//   static constexpr bool is_host             // its memory is the program's own
+//   static constexpr std::size_t alignment    // of tensors, in bytes
+//   Device(int number)                        // so many threads, or the device of this number
+//   execution()                               // what kernels are called with
+//   synchronize()                             // waits for all that was asked of it
+//   rehearse(calls)                           // sees to it that the calls, when they are made, allocate nothing
+//   require_memory(bytes, what)               // an error, where they are not to be had
+//   upload(to, from, count), download(...)    // copies, when the device comes to it
+//   class Guard                               // stands where the device of its number is used
+//   class Memory                              // so many bytes: data()
+//   class Mirror                              // the same, zero at first, and the host's copy of it
+//   class PinnedMemory                        // so many bytes of the host, zero, from and to which it copies: data()
+//   class Calls                               // run(device, sizes, calls): makes them, or replays what it recorded
+//
+// A device whose memory is the host's needs no copies.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "safetensors.h"
+#include "tensor.h"
+
+namespace graven::runtime {
+
+/// Pointers that will point into one block of memory, to tensors one after the other.
+template <class Device>
+class Slots {
+ public:
+  /// `slot` is to point to `count` elements. Returns their place in the block.
+  template <class T>
+  std::size_t add(T*& slot, std::size_t count) {
+    const std::size_t offset = bytes_;
+    bytes_ += (sizeof(T) * count + Device::alignment - 1) / Device::alignment * Device::alignment;
+    slots_.push_back(
+        {&slot, offset, [](void* at, char* tensor) { *static_cast<T**>(at) = reinterpret_cast<T*>(tensor); }});
+    return offset;
+  }
+  std::size_t bytes() const { return bytes_; }
+  /// The block has bytes() bytes.
+  void point_into(char* block) const {
+    for (const Slot& s : slots_) s.set(s.at, block + s.offset);
+  }
+
+ private:
+  struct Slot {
+    void* at;
+    std::size_t offset;
+    void (*set)(void* at, char* tensor);
+  };
+  std::vector<Slot> slots_;
+  std::size_t bytes_ = 0;
+};
+
+/// Tensors that have names: weights, gradients, states. All are added, then there is memory for them, zero.
+template <class Device>
+class TensorBlock {
+ public:
+  /// `slot` is to point to a tensor; it must stay where it is. A function apart, so that a model's hundreds of tensors
+  /// are quick to compile.
+  template <class T>
+  [[gnu::noinline]] void add(T*& slot, const char* path, DType dtype, std::initializer_list<std::int64_t> shape) {
+    tensors_.push_back({path, dtype, shape, nullptr});
+    offsets_.push_back(slots_.add(slot, static_cast<std::size_t>(count_of(tensors_.back().shape))));
+  }
+  std::size_t bytes() const { return slots_.bytes(); }
+  void allocate(Device& device) {
+    memory_.emplace(device, bytes());
+    slots_.point_into(memory_->data());
+  }
+  typename Device::Mirror& memory() { return *memory_; }
+  /// In the order in which they were added, where the host has them.
+  std::vector<Variable> variables() const {
+    std::vector<Variable> list = tensors_;
+    for (std::size_t i = 0; i < list.size(); ++i) list[i].data = memory_->host(memory_->data() + offsets_[i]);
+    return list;
+  }
+  /// The same, as the device has them now.
+  std::vector<Variable> fetched(Device& device) {
+    memory_->download(device);
+    return variables();
+  }
+
+  /// Reads them from a safetensors file, all or nothing.
+  void load(Device& device, const std::string& path) {
+    load_variables(SafetensorsFile(path), variables());
+    memory_->upload(device);
+    device.synchronize();
+  }
+  /// Writes them; the old file stays until the new one is complete.
+  void save(Device& device, const std::string& path, const char* graph_hash) {
+    save_variables(path, fetched(device), {{"graph", graph_hash}});
+  }
+
+ private:
+  Slots<Device> slots_;
+  std::vector<Variable> tensors_;
+  std::vector<std::size_t> offsets_;
+  std::optional<typename Device::Mirror> memory_;
+};
+
+/// Inputs and outputs of calls. The host's stay where the caller has them; a device has memory of its own for them, of
+/// the largest size.
+template <class Device>
+class CallMemory {
+ public:
+  template <class T>
+  void add(T*& slot, std::size_t most) {
+    if constexpr (!Device::is_host) slots_.add(slot, most);
+  }
+  std::size_t bytes() const { return slots_.bytes(); }
+  void allocate(Device& device) {
+    memory_.emplace(device, bytes());
+    slots_.point_into(memory_->data());
+  }
+  /// `slot` points to what the caller has at `given`, once the device comes to the calls.
+  template <class T>
+  void send(Device& device, const T*& slot, const T* given, std::int64_t count) {
+    if constexpr (Device::is_host)
+      slot = given;
+    else
+      device.upload(const_cast<T*>(slot), given, count);
+  }
+  /// Calls write to `slot`; fetch() after them brings it to `given`.
+  template <class T>
+  void receive(T*& slot, T* given) {
+    if constexpr (Device::is_host) slot = given;
+  }
+  template <class T>
+  void fetch(Device& device, T* given, const T* slot, std::int64_t count) {
+    if constexpr (!Device::is_host) device.download(given, slot, count);
+  }
+
+ private:
+  Slots<Device> slots_;
+  std::optional<typename Device::Memory> memory_;
+};
+
+/// What the host sees of tensors that calls computed: themselves, or copies of them.
+template <class Device>
+class Copies {
+ public:
+  /// The tensor, as soon as the device is synchronized. `i` says which it is: it takes memory once.
+  template <class T>
+  T* of(Device& device, std::size_t i, T* tensor, std::int64_t count) {
+    if constexpr (Device::is_host) {
+      return tensor;
+    } else {
+      if (copies_.size() <= i) copies_.resize(i + 1);
+      copies_[i].resize(static_cast<std::size_t>(count) * sizeof(T));
+      T* const copy = reinterpret_cast<T*>(copies_[i].data());
+      device.download(copy, static_cast<const T*>(tensor), count);
+      return copy;
+    }
+  }
+
+ private:
+  std::vector<std::vector<std::byte>> copies_;
+};
+
+/// The losses of a step: numbers that calls compute one by one, of which the host wants the sum.
+template <class Device>
+class Losses {
+ public:
+  explicit Losses(std::size_t count) : memory_(count * sizeof(double)), numbers_(count) {}
+  /// Loss `i` is `loss` as the device finds it when it comes here.
+  template <class T>
+  void fetch(Device& device, std::size_t i, const T* loss) {
+    char* const at = memory_.data() + i * sizeof(double);
+    if constexpr (Device::is_host)
+      std::memcpy(at, loss, sizeof(T));
+    else
+      device.download(reinterpret_cast<T*>(at), loss, 1);
+    numbers_[i] = [](const char* number) {
+      T value;
+      std::memcpy(&value, number, sizeof value);
+      return static_cast<double>(value);
+    };
+  }
+  /// Once the device is synchronized.
+  double sum() const {
+    double sum = 0;
+    for (std::size_t i = 0; i < numbers_.size(); ++i)
+      if (numbers_[i] != nullptr) sum += numbers_[i](memory_.data() + i * sizeof(double));
+    return sum;
+  }
+
+ private:
+  typename Device::PinnedMemory memory_;
+  std::vector<double (*)(const char* number)> numbers_;
+};
+
+/// The numbers that change from step to step, where the device reads them.
+template <class Device, class Hyper>
+class HyperMemory {
+  static_assert(std::is_trivially_copyable_v<Hyper>);
+
+ public:
+  explicit HyperMemory(Device& device) : next_(sizeof(Hyper)), memory_(device, Device::is_host ? 0 : sizeof(Hyper)) {
+    set({});
+  }
+  /// What the next calls find. The device is synchronized, or it might still read the numbers before.
+  void set(const Hyper& numbers) { std::memcpy(next_.data(), &numbers, sizeof numbers); }
+  void send(Device& device) {
+    if constexpr (!Device::is_host)
+      device.upload(memory_.data(), static_cast<const char*>(next_.data()), sizeof(Hyper));
+  }
+  const Hyper* data() const {
+    return static_cast<const Hyper*>(static_cast<const void*>(Device::is_host ? next_.data() : memory_.data()));
+  }
+
+ private:
+  typename Device::PinnedMemory next_;
+  typename Device::Memory memory_;
+};
+
+/// A size that a call has: an error where it is none of those that the model was made for.
+inline void require_size(const char* name, std::int64_t size, std::int64_t least, std::int64_t most = INT64_MAX) {
+  if (size >= least && size <= most) return;
+  const std::string range = most == INT64_MAX ? " or more" : " to " + std::to_string(most);
+  throw std::runtime_error(std::string(name) + ": expected " + std::to_string(least) + range + ", found " +
+                           std::to_string(size));
+}
+
+}  // namespace graven::runtime

@@ -1,0 +1,366 @@
+@{ banner }@
+// The memory of the model, its files, and both interfaces of model.h.
+{% if evaluates_apart %}
+#include <algorithm>
+{% endif %}
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <stdexcept>
+
+{% for header in api_headers %}
+#include "@{ header }@"
+{% endfor %}
+#include "program.h"
+#include "runtime/session.h"
+
+namespace [[gnu::visibility("hidden")]] @{ namespace }@ {
+
+namespace runtime = graven::runtime;
+using Device = @{ device_type }@;
+
+@{ level_choice }@
+
+@{ places }@
+namespace {
+
+{% if evaluates_apart %}
+constexpr std::size_t kAllArenaBytes = std::max(kArenaBytes, kEvaluationBytes);
+{% else %}
+constexpr std::size_t kAllArenaBytes = kArenaBytes;
+{% endif %}
+
+/// Before anything is changed: the optimizers' first step is number 1.
+void require_step(const Hyper& hyper) {
+  if (hyper.step < 1) throw std::runtime_error("step: expected 1 or more, found " + std::to_string(hyper.step));
+}
+
+std::vector<Tensor> tensors(const std::vector<runtime::Variable>& variables) {
+  std::vector<Tensor> list;
+  for (const auto& v : variables) list.push_back({v.path, runtime::name(v.dtype), v.shape, v.data});
+  return list;
+}
+
+}  // namespace
+
+struct [[gnu::visibility("hidden")]] Model::Memory {
+  explicit Memory(int number) : device(number), numbers(device), losses(@{ loss_count }@) {
+{% if not updates_in_backward %}
+#define GRAVEN_PARAM(name, dtype, path, ...)                           \
+  weights.add(param.name, path, runtime::DType::dtype, {__VA_ARGS__}); \
+  gradients.add(grad.name, path, runtime::DType::dtype, {__VA_ARGS__});
+{% endif %}
+#define GRAVEN_FIXED(name, dtype, path, ...) weights.add(param.name, path, runtime::DType::dtype, {__VA_ARGS__});
+#define GRAVEN_STATE(name, dtype, path, ...) states.add(state.name, path, runtime::DType::dtype, {__VA_ARGS__});
+#include "params.h"
+{% for input in inputs %}
+    inputs.add(in.@{ input.member }@, @{ input.storage }@);
+{% endfor %}
+{% if updates_in_backward %}
+    Device::require_memory(weights.bytes() + states.bytes() + inputs.bytes() + kAllArenaBytes,
+                           "weights, states, inputs and the memory plan");
+{% else %}
+    Device::require_memory(weights.bytes() + gradients.bytes() + states.bytes() + inputs.bytes() + kAllArenaBytes,
+                           "weights, gradients, states, inputs and the memory plan");
+    gradients.allocate(device);
+{% endif %}
+    weights.allocate(device);
+    states.allocate(device);
+    inputs.allocate(device);
+    arena.emplace(device, kAllArenaBytes);
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  { constexpr std::size_t at = offset; buf.name = reinterpret_cast<dtype*>(arena->data() + at); }
+#include "memory_plan.h"
+{% if evaluates_apart %}
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  { constexpr std::size_t at = offset; evaluation_buf.name = reinterpret_cast<dtype*>(arena->data() + at); }
+#include "evaluation_plan.h"
+{% endif %}
+    device.rehearse([&] {
+      const Step step = whole_step();
+{% for function in functions %}
+      program.@{ function.name }@(step);
+{% endfor %}
+{% if evaluates_apart %}
+      program.evaluate(EvaluationStep{device.execution(), in, param, evaluation_buf});
+{% endif %}
+    });
+  }
+
+  /// With the largest sizes that there can be.
+  Step whole_step() {
+    return {device.execution(), in, param, {% if not updates_in_backward %}grad, {% endif %}state, buf, hyper};
+  }
+  /// Sends the inputs on their way.
+  Step step(@{ parameters }@) {
+    Step step = whole_step();
+{% for symbol in symbols %}
+    runtime::require_size("@{ symbol.identifier }@", @{ symbol.identifier }@, @{ symbol.given_least }@,
+                          @{ symbol.maximum }@);
+    step.size.@{ symbol.identifier }@ = @{ symbol.identifier }@;
+{% endfor %}
+{% for input in inputs %}
+    inputs.send(device, in.@{ input.member }@, @{ input.converted }@, @{ input.count_in_step }@);
+{% endfor %}
+    return step;
+  }
+  /// Asks for the loss as it is now.
+  void fetch_loss() {
+{% for loss in losses %}
+    losses.fetch(device, @{ loop.index }@, const_cast<const @{ loss.element }@*>(@{ loss.expression }@));
+{% endfor %}
+  }
+{% if evaluates_apart %}
+  EvaluationStep evaluation(@{ parameters }@) {
+    [[maybe_unused]] const Step checked = step(@{ argument_names }@);
+    EvaluationStep evaluation{device.execution(), in, param, evaluation_buf};
+{% for symbol in symbols %}
+    evaluation.size.@{ symbol.identifier }@ = checked.size.@{ symbol.identifier }@;
+{% endfor %}
+    return evaluation;
+  }
+  /// The same of an evaluation.
+  void fetch_evaluation_loss() {
+    const auto& buf = evaluation_buf;
+{% for loss in evaluation_losses %}
+    losses.fetch(device, @{ loop.index }@, const_cast<const @{ loss.element }@*>(@{ loss.expression }@));
+{% endfor %}
+  }
+{% endif %}
+  /// The loss that was asked for.
+  double loss() const {
+    device.synchronize();
+    return losses.sum();
+  }
+  /// A forward phase or an update changes what the host has copies of.
+  void outdate() {
+    weights.memory().outdate();
+    states.memory().outdate();
+  }
+
+  Device device;
+  runtime::TensorBlock<Device> weights, {% if not updates_in_backward %}gradients, {% endif %}states;
+  runtime::CallMemory<Device> inputs;
+  runtime::HyperMemory<Device, Hyper> numbers;
+  runtime::Losses<Device> losses;
+  runtime::Copies<Device> results{% if has_accuracy == "true" %}, scores{% endif %};
+{% if has_accuracy == "true" and on_device %}
+  std::optional<Device::Memory> predictions;
+{% endif %}
+  std::optional<Device::Memory> arena;
+  Inputs in;
+  Parameters param;
+{% if not updates_in_backward %}
+  Gradients grad;
+{% endif %}
+  States state;
+  Buffers buf;
+{% if evaluates_apart %}
+  EvaluationBuffers evaluation_buf;
+{% endif %}
+{% if on_device %}
+  const HyperOnDevice hyper{numbers.data()};
+{% else %}
+  const Hyper& hyper = *numbers.data();
+{% endif %}
+  const Program& program = choose_program();
+  Device::Calls step_calls, forward_calls;
+{% if not updates_in_backward %}
+  Device::Calls backward_calls, update_calls;
+{% endif %}
+{% if evaluates_apart %}
+  Device::Calls evaluation_calls;
+{% endif %}
+};
+
+Model::Model(int @{ create_argument }@) {
+  const Device::Guard guard(@{ create_argument }@);
+  memory_ = std::make_unique<Memory>(@{ create_argument }@);
+}
+Model::~Model() = default;
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
+
+double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endif %}) {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  own.outdate();
+  const Step step = own.step(@{ argument_names }@);
+{% if random %}
+  own.numbers.set(hyper);
+{% endif %}
+  own.forward_calls.run(own.device, {@{ symbol_list }@}, [&] {
+{% if random %}
+    own.numbers.send(own.device);
+{% endif %}
+    own.program.forward(step);
+    own.fetch_loss();
+  });
+  return own.loss();
+}
+
+{% if not updates_in_backward %}
+void Model::backward(@{ parameters }@{% if random %}, const Hyper& hyper{% endif %}) {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  own.gradients.memory().outdate();
+  const Step step = own.step(@{ argument_names }@);
+{% if random %}
+  own.numbers.set(hyper);
+{% endif %}
+  own.backward_calls.run(own.device, {@{ symbol_list }@}, [&] {
+{% if random %}
+    own.numbers.send(own.device);
+{% endif %}
+    own.program.backward(step);
+  });
+  own.device.synchronize();
+}
+
+void Model::update(const Hyper& hyper) {
+  require_step(hyper);
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  own.outdate();
+  own.numbers.set(hyper);
+  own.update_calls.run(own.device, {}, [&] {
+    own.numbers.send(own.device);
+    own.program.update(own.whole_step());
+  });
+  own.device.synchronize();
+}
+
+{% endif %}
+double Model::step(@{ parameters }@, const Hyper& hyper) {
+  require_step(hyper);
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  own.outdate();
+{% if not updates_in_backward %}
+  own.gradients.memory().outdate();
+{% endif %}
+  const Step step = own.step(@{ argument_names }@);
+  own.numbers.set(hyper);
+  own.step_calls.run(own.device, {@{ symbol_list }@}, [&] {
+    own.numbers.send(own.device);
+    own.program.forward(step);
+    own.program.backward(step);
+    own.fetch_loss();
+{% if has_update %}
+    own.program.update(step);
+{% endif %}
+  });
+  return own.loss();
+}
+
+{% if has_evaluation == "true" %}
+double Model::evaluate(@{ parameters }@) {
+{% if evaluates_apart %}
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  const EvaluationStep step = own.evaluation(@{ argument_names }@);
+  own.evaluation_calls.run(own.device, {@{ symbol_list }@}, [&] {
+    own.program.evaluate(step);
+    own.fetch_evaluation_loss();
+  });
+  return own.loss();
+{% else %}
+  return this->forward(@{ argument_names }@);
+{% endif %}
+}
+
+{% for output in scores %}
+Tensor Model::scores() const {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  const auto& buf = own.{% if evaluates_apart %}evaluation_{% endif %}buf;
+  void* const scores = own.scores.of(own.device, 0, @{ output.writable }@, @{ output.storage }@);
+  own.device.synchronize();
+  return {"scores", "@{ output.dtype }@", {@{ output.maxima }@}, scores};
+}
+
+{% if on_device %}
+Tensor Model::predictions() const {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  const auto& buf = own.{% if evaluates_apart %}evaluation_{% endif %}buf;
+  constexpr std::int64_t rows = @{ output.storage }@ / @{ classes }@;
+  if (!own.predictions) own.predictions.emplace(own.device, sizeof(std::int64_t) * rows);
+  auto* const found = reinterpret_cast<std::int64_t*>(own.predictions->data());
+  argmax(own.device.execution(), reduce_config{.outer = rows, .size = @{ classes }@, .inner = 1}, found,
+         const_cast<const @{ output.element }@*>(@{ output.expression }@));
+  void* const predictions = own.scores.of(own.device, 1, found, rows);
+  own.device.synchronize();
+  return {"predictions", "i64", {rows}, predictions};
+}
+
+{% endif %}
+{% endfor %}
+{% endif %}
+void Model::load(const std::string& path) {
+  const Device::Guard guard(memory_->device.number());
+  memory_->weights.load(memory_->device, path);
+}
+
+void Model::save(const std::string& path) const {
+  const Device::Guard guard(memory_->device.number());
+  memory_->weights.save(memory_->device, path, kGraphHash);
+}
+
+std::vector<Tensor> Model::parameters() const {
+  const Device::Guard guard(memory_->device.number());
+  return tensors(memory_->weights.fetched(memory_->device));
+}
+{% if not updates_in_backward %}
+std::vector<Tensor> Model::gradients() const {
+  const Device::Guard guard(memory_->device.number());
+  return tensors(memory_->gradients.fetched(memory_->device));
+}
+{% endif %}
+std::vector<Tensor> Model::states() const {
+  const Device::Guard guard(memory_->device.number());
+  return tensors(memory_->states.fetched(memory_->device));
+}
+std::vector<Tensor> Model::results() const {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  std::vector<Tensor> list;
+{% for output in outputs %}
+  list.push_back({"@{ output.member }@", "@{ output.dtype }@", {@{ output.maxima }@},
+                  own.results.of(own.device, @{ loop.index }@, @{ output.writable }@, @{ output.storage }@)});
+{% endfor %}
+  own.device.synchronize();
+  return list;
+}
+{% if on_device %}
+
+void Model::write_back() {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  const bool weights = own.weights.memory().write_back(own.device), states = own.states.memory().write_back(own.device);
+  own.device.synchronize();
+  if (!weights && !states)
+    throw std::runtime_error(
+        "write_back: expected parameters() or states() to have been called since the last step, forward() or update()");
+}
+
+{% if not updates_in_backward %}
+void Model::write_back_gradients() {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  if (!own.gradients.memory().write_back(own.device))
+    throw std::runtime_error(
+        "write_back_gradients: expected gradients() to have been called since the last step or backward()");
+  own.device.synchronize();
+}
+
+{% endif %}
+void Model::use_cuda_graph(bool on) { memory_->device.record_calls(on); }
+{% endif %}
+
+const char* Model::level() const { return memory_->program.level; }
+
+}  // namespace @{ namespace }@
+
+@{ c_interface }@
