@@ -249,8 +249,8 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   report.notes.insert(report.notes.end(), data.notes.begin(), data.notes.end());
   for (const ir::ValueId v : data.stored_constants)
     report.constants.emplace(p.graph.value(v).name, p.graph.constants.at(v));
-  nlohmann::json& d = data.common;
-  const std::string kind = data.training ? "train" : "infer";
+  nlohmann::json d = template_data(data);
+  const std::string kind = data.names.training ? "train" : "infer";
   const Target& target = *p.plan.target;
   const TargetStyle& style = target.style;
   auto& files = p.files;
@@ -267,22 +267,19 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   add("params.h", "params.h");
   add("memory_plan.h", "memory_plan.h");
   if (p.evaluation) {
-    files["evaluation_plan.h"] = render("project/memory_plan.h", data.evaluation_plan);
+    nlohmann::json evaluation = d;
+    evaluation["plan"] = d["evaluation_plan"];
+    files["evaluation_plan.h"] = render("project/memory_plan.h", evaluation);
     generated.emplace_back("evaluation_plan.h");
     files[kEvaluationFile] = ir::to_json(p.evaluation->graph);
   }
-  if (d["uses_configs"]) add("configs.h", "configs.h");
-  if (d["has_functors"]) add("functors.h", "functors.h");
+  if (data.calls.uses_configs) add("configs.h", "configs.h");
+  if (data.calls.has_functors) add("functors.h", "functors.h");
   add("program.h", "program.h");
   add("model.h", kind + "/model.h");
-  // A rendering costs time in proportion to all of its data: the files of calls see none of the long lists.
-  nlohmann::json brief = nlohmann::json::object();
-  for (const auto& [key, value] : d.items())
-    if (key != "configs" && key != "functors" && key != "parameter_lines" && key != "arena_lines" &&
-        key != "evaluation_configs" && key != "inline_constants")
-      brief[key] = value;
-  for (ModelFile& file : data.files) {
-    brief["file"] = std::move(file.data);
+  nlohmann::json brief = brief_template_data(d);
+  for (const ModelFile& file : data.files) {
+    brief["file"] = template_data(file);
     files[file.path] = render("project/model.cpp", brief);
     generated.push_back(file.path);
   }
@@ -298,7 +295,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
     add("main.cpp", kind + "/main.cpp");
     add("selftest.cpp", kind + "/selftest.cpp");
     // What the model's library needs of the run time; then what only the program needs.
-    add_copied(files, d["api_headers"]);
+    add_copied(files, data.names.api_headers);
     add_copied(files, {"runtime/arena.h", "runtime/session.h", "runtime/compare.h", "runtime/file.h"});
     d["model_runtime_sources"] = sources_in(files, {});
     std::set<std::string> before;

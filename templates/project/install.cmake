@@ -1,6 +1,6 @@
 # ---- cmake --install build --prefix DIR: a library for find_package() ------------------------------------------------
-set_target_properties(@{ program }@ PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
-install(TARGETS @{ program }@ RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+set_target_properties(@{ namespace }@ PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+install(TARGETS @{ namespace }@ RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS @{ namespace }@_model EXPORT @{ namespace }@_targets)
 install(FILES model.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/@{ namespace }@)
 {% if has_weights %}

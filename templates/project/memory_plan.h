@@ -1,7 +1,7 @@
 @{ banner }@
-// @{ plan_subject }@: one line a value, in the order of writing. Values whose lives do not meet share memory.
+// @{ plan.subject }@: one line a value, in the order of writing. Values whose lives do not meet share memory.
 // Included for its lines as well: define GRAVEN_VALUE(name, dtype, offset, bytes).
-// @{ ends }@::NAME() is where NAME ends.
+// @{ plan.ends }@::NAME() is where NAME ends.
 {% if nests %}
 // Lines of a block of the network stand between two that begin and end it, as in params.h. With GRAVEN_JOINED `name` is
 // BLOCK_NAME.
@@ -23,7 +23,7 @@
 #endif
 {% endif %}
 // clang-format off
-{% for line in arena_lines %}
+{% for line in plan.lines %}
 @{ line }@
 {% endfor %}
 // clang-format on
@@ -37,17 +37,17 @@
 {% endif %}
 #endif
 
-#ifndef @{ plan_guard }@
-#define @{ plan_guard }@
+#ifndef @{ plan.guard }@
+#define @{ plan.guard }@
 #include <cstddef>
 
 namespace @{ namespace }@ {
 
 /// The peak.
-constexpr std::size_t @{ plan_constant }@ = @{ arena_bytes }@;
-{% if memory_budget != "0" %}
-static_assert(@{ plan_constant }@ <= @{ memory_budget }@,
-              "the arena does not fit the memory budget of @{ memory_budget }@ bytes");
+constexpr std::size_t @{ plan.constant }@ = @{ plan.arena_bytes }@;
+{% if plan.memory_budget > 0 %}
+static_assert(@{ plan.constant }@ <= @{ plan.memory_budget }@,
+              "the arena does not fit the memory budget of @{ plan.memory_budget }@ bytes");
 {% endif %}
 
 }  // namespace @{ namespace }@

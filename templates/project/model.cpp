@@ -12,8 +12,8 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 {% for function in file.functions %}
 
 // ==== @{ function.title }@
-{% if function.template != "" %}
-@{ function.template }@
+{% if function.head != "" %}
+@{ function.head }@
 {% endif %}
 void @{ function.owner }@::@{ function.name }@(@{ function.parameters }@) const {
 {% for part in function.parts %}

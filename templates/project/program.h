@@ -116,12 +116,12 @@ struct Sizes {
 /// The numbers that change from step to step, where they lie on the device: the same calls do for every step.
 struct HyperOnDevice {
   explicit HyperOnDevice(const Hyper* numbers) : step(&numbers->step), seed(&numbers->seed) {
-{% if group_count != "0" %}
+{% if group_count > 0 %}
     for (int group = 0; group < @{ group_count }@; ++group) learning_rates[group] = &numbers->learning_rates[group];
 {% endif %}
   }
 
-{% if group_count != "0" %}
+{% if group_count > 0 %}
   const double* learning_rates[@{ group_count }@];
 {% endif %}
   const std::int64_t* step;
@@ -206,8 +206,8 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 struct Calls : Step {
   explicit Calls(const Step& step) : Step(step) {}
 {% for block in block_functions %}
-{% if block.template != "" %}
-  @{ block.template }@
+{% if block.head != "" %}
+  @{ block.head }@
 {% endif %}
   @{ block.text }@
 {% endfor %}
@@ -224,8 +224,8 @@ struct Calls : Step {
 struct EvaluationCalls : EvaluationStep {
   explicit EvaluationCalls(const EvaluationStep& step) : EvaluationStep(step) {}
 {% for block in evaluation_block_functions %}
-{% if block.template != "" %}
-  @{ block.template }@
+{% if block.head != "" %}
+  @{ block.head }@
 {% endif %}
   @{ block.text }@
 {% endfor %}

@@ -2,7 +2,7 @@
 // The program: reads a data set and trains the model on it. See --help.
 #include <cstring>
 #include <memory>
-{% if has_evaluation == "false" %}
+{% if not has_evaluation %}
 #include <stdexcept>
 {% endif %}
 
@@ -48,7 +48,7 @@ class Program final : public runtime::TrainableModel {
 {% endif %}
         .batch = @{ batch }@,
         .batch_is_symbolic = @{ batch_is_symbolic }@,
-{% if least_batch != "1" %}
+{% if least_batch > 1 %}
         .least_batch = @{ least_batch }@,
 {% endif %}
         .groups = {
@@ -93,7 +93,7 @@ class Program final : public runtime::TrainableModel {
   double step(const void* const* inputs, std::int64_t@{ batch_if_passed }@,
               const runtime::StepNumbers& numbers) override {
     @{ namespace }@::Hyper hyper;
-{% if group_count != "0" %}
+{% if group_count > 0 %}
     std::memcpy(hyper.learning_rates, numbers.learning_rates, sizeof hyper.learning_rates);
 {% endif %}
     hyper.step = numbers.step;
@@ -106,7 +106,7 @@ class Program final : public runtime::TrainableModel {
     return @{ logged_results }@;
   }
 {% endif %}
-{% if has_evaluation == "true" %}
+{% if has_evaluation %}
   runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch,
                                std::int64_t@{ count_if_used }@) override {
     const double loss = model_->evaluate(@{ erased_arguments }@);
@@ -117,7 +117,7 @@ class Program final : public runtime::TrainableModel {
     // The loss is a mean over the samples.
     runtime::Evaluation sums{.loss_sum = loss * static_cast<double>(batch), .samples = batch};
 {% endif %}
-{% if has_accuracy == "true" and on_device %}
+{% if has_accuracy and on_device %}
     const auto predictions = model_->predictions();
     const auto* predicted = static_cast<const std::int64_t*>(predictions.data);  // [rows]
     const auto* labels = static_cast<const @{ label_type }@*>(inputs[@{ label_input }@]);
@@ -127,7 +127,7 @@ class Program final : public runtime::TrainableModel {
       ++sums.labels;
     }
 {% endif %}
-{% if has_accuracy == "true" and not on_device %}
+{% if has_accuracy and not on_device %}
     const auto scores = model_->scores();
     const auto* score = static_cast<const @{ score_type }@*>(scores.data);  // [rows, classes]
     const auto* labels = static_cast<const @{ label_type }@*>(inputs[@{ label_input }@]);
@@ -164,7 +164,7 @@ int main(int argc, char** argv) {
                                       .test_data = @{ test_data_literal }@,
                                       .epochs = @{ epochs }@,
                                       .seed = @{ seed }@,
-{% if threads != "0" and not on_device %}
+{% if threads > 0 and not on_device %}
                                       .threads = @{ threads }@,
 {% endif %}
                                       .shuffle = @{ shuffle }@,

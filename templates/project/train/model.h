@@ -15,7 +15,7 @@
 //   model.load("weights.safetensors");
 //   @{ namespace }@::Hyper hyper;
 //   for (hyper.step = 1; ...; ++hyper.step) loss = model.step(@{ argument_names }@, hyper);
-{% if has_evaluation == "true" %}
+{% if has_evaluation %}
 //   const double held_out = model.evaluate(@{ argument_names }@);
 {% endif %}
 //   model.save("trained.safetensors");
@@ -66,7 +66,7 @@ constexpr std::int64_t maximum_@{ symbol.identifier }@ = @{ symbol.maximum }@;
 
 /// The numbers that change from step to step.
 struct Hyper {
-{% if group_count != "0" %}
+{% if group_count > 0 %}
   /// One per parameter group.
   double learning_rates[@{ group_count }@] = {@{ learning_rates }@};
 {% endif %}
@@ -117,7 +117,7 @@ class GRAVEN_API Model {
   /// Changes the parameters by their gradients, after backward().
   void update(const Hyper& hyper);
 {% endif %}
-{% if has_evaluation == "true" %}
+{% if has_evaluation %}
 {% if evaluates_apart %}
   /// The loss of the network in evaluation mode: batch norms use their running statistics, nothing is random, nothing
   /// is learned or written.
@@ -125,7 +125,7 @@ class GRAVEN_API Model {
   /// The loss alone; nothing is learned. This network is the same function in training and in evaluation mode.
 {% endif %}
   double evaluate(@{ parameters }@);
-{% if has_accuracy == "true" %}
+{% if has_accuracy %}
   /// How the last evaluate() rated the classes, [rows, classes]: the largest of a row is the prediction. Valid until
   /// the next call.
   Tensor scores() const;
@@ -198,7 +198,7 @@ GRAVEN_API int @{ namespace }@_step(@{ namespace }@_model* model, @{ c_parameter
                                     double* loss);
 GRAVEN_API int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@{% if random %}, int64_t step,
                                        int64_t seed{% endif %}, double* loss);
-{% if has_evaluation == "true" %}
+{% if has_evaluation %}
 GRAVEN_API int @{ namespace }@_evaluate(@{ namespace }@_model* model, @{ c_parameters }@, double* loss);
 {% endif %}
 GRAVEN_API int @{ namespace }@_load(@{ namespace }@_model* model, const char* path);

@@ -45,7 +45,7 @@ std::vector<Tensor> tensors(const std::vector<runtime::Variable>& variables) {
 }  // namespace
 
 struct [[gnu::visibility("hidden")]] Model::Memory {
-  explicit Memory(int number) : device(number), numbers(device), losses(@{ loss_count }@) {
+  explicit Memory(int number) : device(number), numbers(device), losses(@{ length(losses) }@) {
 {% if not updates_in_backward %}
 #define GRAVEN_PARAM(name, dtype, path, ...)                           \
   weights.add(param.name, path, runtime::DType::dtype, {__VA_ARGS__}); \
@@ -144,8 +144,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   runtime::CallMemory<Device> inputs;
   runtime::HyperMemory<Device, Hyper> numbers;
   runtime::Losses<Device> losses;
-  runtime::Copies<Device> results{% if has_accuracy == "true" %}, scores{% endif %};
-{% if has_accuracy == "true" and on_device %}
+  runtime::Copies<Device> results{% if has_accuracy %}, scores{% endif %};
+{% if has_accuracy and on_device %}
   std::optional<Device::Memory> predictions;
 {% endif %}
   std::optional<Device::Memory> arena;
@@ -254,7 +254,7 @@ double Model::step(@{ parameters }@, const Hyper& hyper) {
   return own.loss();
 }
 
-{% if has_evaluation == "true" %}
+{% if has_evaluation %}
 double Model::evaluate(@{ parameters }@) {
 {% if evaluates_apart %}
   Memory& own = *memory_;

@@ -103,7 +103,7 @@ int test() {
     // Learning rates that are large, for rounding to hide little of what is added to a parameter, and unlike one
     // another.
     Hyper hyper;
-{% if group_count != "0" %}
+{% if group_count > 0 %}
     for (int i = 0; i < @{ group_count }@; ++i) hyper.learning_rates[i] = 1.0 / (2 + i % 8);
 {% endif %}
 {% if updates_in_backward %}

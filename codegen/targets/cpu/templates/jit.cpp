@@ -181,7 +181,7 @@ int graven_jit_run(void* opaque, const void* const* inputs, void* const* outputs
   step.size.@{ symbol.identifier }@ = symbols[@{ loop.index }@];
 {% endfor %}
 {% if training %}
-{% if group_count != "0" %}
+{% if group_count > 0 %}
   for (double& rate : instance.hyper.learning_rates) rate = *learning_rates++;
 {% endif %}
   instance.hyper.step = step_number;
