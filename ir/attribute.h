@@ -65,6 +65,11 @@ class Attributes {
     return std::get<T>(at(key));
   }
   bool flag(std::string_view key) const { return get<bool>(key); }
+  /// Of an attribute that not every operator has.
+  bool flag_or(std::string_view key, bool otherwise) const {
+    const Attribute* const found = find(key);
+    return found == nullptr ? otherwise : std::get<bool>(*found);
+  }
   std::int64_t integer(std::string_view key) const { return get<std::int64_t>(key); }
   double number(std::string_view key) const { return get<double>(key); }
   const std::string& text(std::string_view key) const { return get<std::string>(key); }

@@ -4,9 +4,9 @@
 
 namespace graven::ir {
 
-/// The node's values of one of the operator's inputs; none where the list of inputs ends before.
-static std::span<const ValueId> values_of(const Node& node, std::size_t input) {
-  const InputRange range = input_range(*node.op, node.inputs.size(), input);
+/// The node's values of one of the inputs of `op`; none where the list of inputs ends before.
+static std::span<const ValueId> values_of(const Node& node, const OpDef& op, std::size_t input) {
+  const InputRange range = input_range(op, node.inputs.size(), input);
   if (range.begin + range.count > node.inputs.size()) return {};
   return std::span(node.inputs).subspan(range.begin, range.count);
 }
@@ -16,7 +16,8 @@ static bool is_list(const InputSpec& input) { return input.variadic && input.rol
 
 std::vector<Argument> arguments_of(const Node& node, const KernelCall& call, bool numbers_from_hyper) {
   using Kind = Argument::Kind;
-  const std::vector<InputSpec>& inputs = node.op->inputs;
+  const OpDef& op = lowered(*node.op);
+  const std::vector<InputSpec>& inputs = op.inputs;
   std::vector<Argument> list;
   if (!call.reference) list.push_back({Kind::threads});
   list.push_back({Kind::config});
@@ -24,14 +25,14 @@ std::vector<Argument> arguments_of(const Node& node, const KernelCall& call, boo
   for (std::size_t i = 0; i < outputs.size(); ++i) list.push_back({Kind::output, i, outputs.subspan(i, 1)});
   if (const auto first = std::find_if(inputs.begin(), inputs.end(), is_list); first != inputs.end()) {
     const auto of_first = static_cast<std::size_t>(first - inputs.begin());
-    list.push_back({Kind::count, of_first, values_of(node, of_first)});
+    list.push_back({Kind::count, of_first, values_of(node, op, of_first)});
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (is_list(inputs[i])) list.push_back({Kind::list, i, values_of(node, i)});
-    list.push_back({Kind::sizes, of_first, values_of(node, of_first)});
+      if (is_list(inputs[i])) list.push_back({Kind::list, i, values_of(node, op, i)});
+    list.push_back({Kind::sizes, of_first, values_of(node, op, of_first)});
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (is_list(inputs[i])) continue;
-    const std::span<const ValueId> values = values_of(node, i);
+    const std::span<const ValueId> values = values_of(node, op, i);
     const Kind kind = inputs[i].number() && (numbers_from_hyper || is_update(*node.op)) ? Kind::number : Kind::input;
     if (inputs[i].variadic)
       for (std::size_t k = 0; k < values.size(); ++k) list.push_back({kind, i, values.subspan(k, 1)});

@@ -57,7 +57,7 @@ struct Argument {
     where,      ///< a text that says whose indices these are; it may be left out
   };
   Kind kind;
-  std::size_t index = 0;                 ///< of an output: of the node's; else of the operator's inputs
+  std::size_t index = 0;                 ///< of an output: of the node's; else of the inputs of lowered(operator)
   std::span<const ValueId> values = {};  ///< of these: the node's values, kNone where one is absent
 
   /// Of what is one value.

@@ -112,6 +112,17 @@ const OpDef& get_op(std::string_view name) {
   throw error;
 }
 
+const OpDef& lowered(const OpDef& op) {
+  static const auto forms = [] {
+    std::unordered_map<const OpDef*, const OpDef*> found;
+    for (const OpDef* o : kOps)
+      if (o->lowers != nullptr) found.emplace(o->lowers, o);
+    return found;
+  }();
+  const auto found = forms.find(&op);
+  return found == forms.end() ? op : *found->second;
+}
+
 std::size_t input_of(const OpDef& op, InputRole role) {
   const auto found =
       std::find_if(op.inputs.begin(), op.inputs.end(), [role](const InputSpec& i) { return i.role == role; });

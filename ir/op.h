@@ -32,7 +32,7 @@ enum class InputRole : std::uint8_t {
   operand,    ///< of a functor: where there are several, each is an argument of its own
   weight,     ///< a layer's
   bias,       ///< a layer's
-  residual,   ///< the second operand of the epilogue
+  residual,   ///< of a lowered operator: the second operand of the epilogue
   parameter,  ///< what it updates
   gradient,   ///< of the parameters that it updates
   state,      ///< what it keeps of each parameter from step to step
@@ -193,12 +193,10 @@ struct Form {
   std::vector<Shape> shapes = {};  ///< of the first inputs; of others: 4 x 4, of numbers [], optional ones are left out
 };
 
-/// Whether what alone reads the result becomes its epilogue: what the kernels apply to each element before they store
-/// it (attribute 'epilogue', whose second operand is the input of the role residual).
-enum class EpilogueUse : std::uint8_t {
-  never,
-  packed,  ///< where the attribute 'packed' says so of the weight; on a target that packs none, always
-  always,
+/// What makes a weight's packed form.
+struct Packing {
+  const OpDef* op;
+  Attributes attributes;
 };
 
 /// What becomes of a node where images lie in memory as [n, h, w, c] instead of [n, c, h, w] (choose_layout).
@@ -240,7 +238,15 @@ struct OpDef {
   /// are added to the graph. Of operators that the passes put together out of several with epilogues of their own:
   /// eager execution and the oracle run these. nullptr: none.
   std::vector<Node> (*parts)(Graph&, const Node&) = nullptr;
-  EpilogueUse epilogue = EpilogueUse::never;
+  /// It stands for what kernels compute of other operators, and is put there by passes (ir/ops/lowered): no trace has
+  /// it.
+  bool lowered = false;
+  /// Of a lowered operator: the one that it computes, whose inputs and attributes are its first ones; nullptr: several,
+  /// or a part of one.
+  const OpDef* lowers = nullptr;
+  /// Of a lowered operator with these attributes: what makes the weight that the attribute 'packed' says it has, of
+  /// that of the layer. nullptr: it packs none.
+  Packing (*packing)(const Attributes&) = nullptr;
   ImageLayout layout = {};
   bool alias = false;                       ///< or this: output 0 is input 0's memory under another shape (reshape)
   Cost (*cost)(const NodeView&) = nullptr;  ///< nullptr: elementwise cost
@@ -249,7 +255,7 @@ struct OpDef {
   AmpClass amp = AmpClass::gray;
   bool commutative = false;
   bool random = false;  ///< depends on the step's seed: never folded, never merged
-  bool packs = false;   ///< rearranges a weight; the reference kernels take it as it was
+  bool packs = false;   ///< OpDef::packing of others; the reference kernels take the weight as it was
   /// An update: what it adds to the parameters is proportional to their gradients.
   bool change_is_proportional = false;
   void (*rule)(UpdateRule&) = nullptr;  ///< of an optimizer: its step (ir/update_rule.h)
@@ -277,6 +283,9 @@ struct OpDef {
 
 /// Whether a node with these attributes has an input: a state that none of its options asks for it has not.
 bool is_used(const InputSpec& input, const Attributes& attributes);
+
+/// The operator whose `lowers` this is, or itself where there is none: its inputs are what kernels take.
+const OpDef& lowered(const OpDef& op);
 
 /// An optimizer's: it is given lists of parameters and of their gradients.
 bool is_update(const OpDef& op);

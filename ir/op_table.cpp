@@ -72,6 +72,8 @@ std::string dtypes_of(const OpDef& op) {
 }  // namespace
 
 std::string operator_table() {
+  constexpr std::string_view kHead =
+      "| operator | inputs → outputs | attributes | computes | differentiable | dtypes |\n|---|---|---|---|---|---|\n";
   std::string out =
       "# Operators\n\n"
       "Made by `graven ops --markdown` from the operators' entries, one file each in `ir/ops/`. Names, defaults and\n"
@@ -79,12 +81,18 @@ std::string operator_table() {
       "\"in place\" one whose new value is a further output, in its memory, → the outputs where there are several. An\n"
       "attribute without a default must be given. An input with a dtype behind its name takes that alone; the others\n"
       "take one of those in the last column, all of them the same, as does the attribute `dtype`. Elementwise\n"
-      "operators broadcast as NumPy does, and the frontend casts.\n\n"
-      "| operator | inputs → outputs | attributes | computes | differentiable | dtypes |\n|---|---|---|---|---|---|\n";
+      "operators broadcast as NumPy does, and the frontend casts.\n\n";
+  std::string lowered =
+      "\n## Lowered operators\n\n"
+      "What kernels compute: passes put them where the operators above stood (`ir/ops/lowered/`). No traced graph has\n"
+      "one; they are listed because graphs that have been through the passes, and projects' `graph.json`, do.\n\n";
+  out += kHead;
+  lowered += kHead;
   for (const OpDef* op : all_ops())
-    out += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", op->name, cell(inputs_of(*op)), cell(attributes_of(*op)),
-                       cell(op->doc), op->gradient ? "yes" : "no", dtypes_of(*op));
-  return out;
+    (op->lowered ? lowered : out) +=
+        fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", op->name, cell(inputs_of(*op)), cell(attributes_of(*op)),
+                    cell(op->doc), op->gradient ? "yes" : "no", dtypes_of(*op));
+  return out + lowered;
 }
 
 }  // namespace graven::ir

@@ -476,9 +476,7 @@ class Verifier {
       if (node.phase != Phase::forward)
         broken(node_text(n) + " of a traced graph is of the " + std::string(ir::name(node.phase)) + " phase");
       for (const char* flag : {"packed", "channels_last"})
-        if (const Attribute* a = node.attributes.find(flag);
-            a && type_of(*a) == AttributeType::boolean && std::get<bool>(*a))
-          broken(node_text(n) + " of a traced graph is " + flag);
+        if (node.attributes.flag_or(flag, false)) broken(node_text(n) + " of a traced graph is " + flag);
     }
   }
 

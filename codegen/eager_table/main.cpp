@@ -205,7 +205,7 @@ class Table {
       case Kind::input:
       case Kind::list:
       case Kind::number:
-        type = (node.op->inputs[i].donated() ? "" : "const ") + type_name(s.inputs[i]);
+        type = (ir::lowered(*node.op).inputs[i].donated() ? "" : "const ") + type_name(s.inputs[i]);
         break;
     }
     return fmt::format("{}static_cast<{}{}>(a.tensors[{}])", argument.kind == Kind::number ? "*" : "", type,

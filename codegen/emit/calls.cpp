@@ -512,7 +512,7 @@ std::vector<std::string> Call::lines() const {
 
 std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
   const ir::Attributes& a = node.attributes;
-  std::string text(node.op->name);
+  std::string text((node.op->lowers != nullptr ? node.op->lowers : node.op)->name);
   if (ir::is_update(*node.op) || ir::updates_parameter(*node.op)) {
     const std::string options = describe_options(*node.op, a);
     return options.empty() ? text : text + ", " + options;
@@ -530,7 +530,7 @@ std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
     if (node.op->inputs[i].role == ir::InputRole::weight && i > 0) {
       const ir::Shape* shape = &graph.type(node.inputs[i]).shape;
       ir::Shape packed;
-      if (const ir::Ints* sizes = integers("weight_shape"); sizes && !sizes->empty())
+      if (const ir::Ints* sizes = integers("weight_shape"); sizes && !sizes->empty())  // it is packed
         packed = ir::Shape::of(*sizes), shape = &packed;
       if (shape->rank() == 4) {
         // A weight has the channels of one group.

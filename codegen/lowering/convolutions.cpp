@@ -63,8 +63,7 @@ KernelCall winograd_call(std::string name, const ops::Conv2dWinogradSizes& sizes
 
 KernelCall conv2d_winograd(const NodeView& node) {
   const Shape& x = node.input(0).shape;
-  return winograd_call("conv2d_winograd",
-                       ops::conv2d_winograd_sizes(node.attributes(), x, node.attributes().integers("weight_shape")),
+  return winograd_call("conv2d_winograd", ops::conv2d_winograd_sizes(node.attributes(), x, ops::weight_shape(node)),
                        x[0]);
 }
 

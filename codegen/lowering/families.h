@@ -52,10 +52,5 @@ KernelCall linear_update(const NodeView& node);
 
 /// Strides of a contiguous tensor, in elements.
 std::vector<Dim> contiguous_strides(const Shape& shape);
-/// The attribute, or false where the operator has none of this name.
-inline bool flag_or_false(const NodeView& node, std::string_view name) {
-  const Attribute* found = node.attributes().find(name);
-  return found != nullptr && std::get<bool>(*found);
-}
 
 }  // namespace graven::codegen::lowering

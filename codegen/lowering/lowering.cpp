@@ -19,7 +19,7 @@ static const Row* find_row(const ir::OpDef& op) {
         GRAVEN_CHECK(all.emplace(row.op, &row).second, std::string(row.op->name) + " has two rows");
     return all;
   }();
-  const auto found = rows.find(&op);
+  const auto found = rows.find(op.lowers != nullptr ? op.lowers : &op);
   return found == rows.end() ? nullptr : found->second;
 }
 

@@ -15,8 +15,8 @@
 
 namespace graven::codegen {
 
-/// The call of the operator's row, that of a rule of elements or of an update where it has one instead, or one without
-/// a name: of an alias nothing is called.
+/// The call of the operator's row, or of the row of the one that it lowers; that of a rule of elements or of an update
+/// where it has one instead, or one without a name: of an alias nothing is called.
 ir::KernelCall kernel_call(const ir::NodeView& node);
 
 /// What calls name: every kernel, and the struct of its config.

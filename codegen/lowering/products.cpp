@@ -10,14 +10,14 @@ KernelCall linear_call(std::string name, const Dim& m, const Dim& n, const Dim& 
   return {.name = std::move(name), .file = "linear", .config = {{"m", m}, {"n", n}, {"k", k}, {"packed", packed}}};
 }
 
-KernelCall by_attributes(const NodeView& node, std::string name) {
-  const Attributes& a = node.attributes();
-  return linear_call(std::move(name), ops::rows_of(node.input(0).shape), a.integer("out_features"),
-                     a.integer("in_features"), a.flag("packed"));
+KernelCall by_weight(const NodeView& node, std::string name) {
+  const Ints weight = ops::weight_shape(node);
+  return linear_call(std::move(name), ops::rows_of(node.input(0).shape), weight[0], weight[1],
+                     node.attributes().flag_or("packed", false));
 }
 
-KernelCall linear(const NodeView& node) { return by_attributes(node, "linear"); }
-KernelCall linear_backward_input(const NodeView& node) { return by_attributes(node, "linear_backward_input"); }
+KernelCall linear(const NodeView& node) { return by_weight(node, "linear"); }
+KernelCall linear_backward_input(const NodeView& node) { return by_weight(node, "linear_backward_input"); }
 
 KernelCall linear_backward_weight(const NodeView& node) {
   const Shape &dy = node.input(0).shape, &x = node.input(1).shape;

@@ -13,7 +13,7 @@ KernelCall recurrent_call(const NodeView& node, const ops::RecurrentSizes& s) {
                      {"hidden", Dim(s.hidden)},
                      {"state", Dim(s.state)},
                      {"reverse", node.attributes().flag("reverse")},
-                     {"relu", flag_or_false(node, "relu")}}};
+                     {"relu", node.attributes().flag_or("relu", false)}}};
 }
 
 KernelCall gru(const NodeView& node) { return recurrent_call(node, ops::gru_sizes(node)); }

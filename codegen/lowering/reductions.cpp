@@ -70,7 +70,7 @@ KernelCall log_softmax_backward(const NodeView& node) { return softmax_call(node
 /// Of cumsum, cumprod and its gradient, which are called as their operators are.
 KernelCall scan(const NodeView& node) {
   auto fields = span_fields(ops::around(node.input(0).shape, node.attributes().integer("dim")));
-  fields.emplace_back("reverse", flag_or_false(node, "reverse"));
+  fields.emplace_back("reverse", node.attributes().flag_or("reverse", false));
   return {.name = std::string(node.node.op->name), .file = "scan", .config = std::move(fields)};
 }
 

@@ -493,7 +493,7 @@ struct Executor::Impl {
     }
     for (const ir::Argument& a : ir::arguments_of(n, step.call)) {
       bind(step, a, updated);
-      if (!finishes || a.kind != ir::Argument::Kind::input || op.inputs[a.index].role != ir::InputRole::residual)
+      if (!finishes || a.kind != ir::Argument::Kind::input || a.index != ir::input_of(op, ir::InputRole::residual))
         continue;
       residual = a.value();
       step.arguments.back() = {};

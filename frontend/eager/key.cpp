@@ -52,8 +52,9 @@ Signature signature_of(const ir::Node& node, const std::function<ir::DType(ir::V
   for (ir::ValueId v : node.outputs) consider(v);
   for (ir::ValueId v : node.inputs) consider(v);
   if (!computed) computed = s.outputs.empty() ? ir::DType::f32 : s.outputs[0];
-  for (std::size_t i = 0; i < node.op->inputs.size(); ++i) {
-    const ir::InputRange range = ir::input_range(*node.op, node.inputs.size(), i);
+  const ir::OpDef& op = ir::lowered(*node.op);
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    const ir::InputRange range = ir::input_range(op, node.inputs.size(), i);
     const ir::ValueId v = range.count && range.begin < node.inputs.size() ? node.inputs[range.begin] : ir::kNone;
     s.inputs.push_back(v == ir::kNone ? *computed : dtype(v));
   }

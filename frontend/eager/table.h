@@ -55,8 +55,8 @@ std::string elementwise_key(std::string_view op, ir::DType output, const std::ve
 /// (codegen/emit/functor.h).
 std::vector<const ir::AttributeSpec*> scalar_attributes(const ir::OpDef& op);
 
-/// How a node calls its kernel: element types of its outputs and of the operator's declared inputs, variadic ones
-/// counted once. Absent ones have the type that the kernel computes in.
+/// How a node calls its kernel: element types of its outputs and of the inputs that its lowered operator declares,
+/// variadic ones counted once. Absent ones have the type that the kernel computes in.
 struct Signature {
   std::vector<ir::DType> outputs, inputs;
 };

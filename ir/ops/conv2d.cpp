@@ -6,9 +6,9 @@ static void infer_conv2d(InferContext& c) {
   const TensorType& x = c.input(0);
   ops::require_rank(c, 0, 4, "the input");
   ops::check_window(c);
-  const bool channels_last = c.attributes.flag("channels_last"), packed = c.attributes.flag("packed");
+  const bool channels_last = c.attributes.flag("channels_last");
   const ops::ImageLayout layout(channels_last);
-  const Ints weight = ops::conv2d_weight_shape(c, 1);
+  const Ints weight = ops::conv2d_weight_sizes(c, 1);
   const std::int64_t groups = c.attributes.integer("groups");
   c.require(weight[0] % groups == 0, "'groups' must divide the " + std::to_string(weight[0]) +
                                          " output channels, got " + std::to_string(groups));
@@ -18,29 +18,17 @@ static void infer_conv2d(InferContext& c) {
   const ops::Conv2dSizes s =
       ops::conv2d_sizes(c.attributes, x.shape[layout.height], x.shape[layout.width], weight, channels_last);
   ops::check_conv2d_sizes(c, s);
-  c.require(!packed || channels_last, "packed weights need channels_last");
-  if (packed) {
-    const Dim elements = kernels::conv2d_packed_elements(s.most);
-    c.require(c.input(1).shape == Shape{elements},
-              "the packed weight must be " + describe(DType::f32, {elements}) + ", got " + c.input(1).to_string());
-  }
   if (c.has_input(2))
     c.require(c.input(2).shape == Shape{weight[0]},
               "bias must be " + describe(x.dtype, {weight[0]}) + ", got " + c.input(2).to_string());
-  const TensorType y{x.dtype, layout.shape(x.shape[0], weight[0], s.out_height, s.out_width)};
-  ops::check_epilogue(c, 3, y);
-  c.output(y.dtype, y.shape);
+  c.output(x.dtype, layout.shape(x.shape[0], weight[0], s.out_height, s.out_width));
 }
 
 static void gradient_conv2d(GradientBuilder& g) {
   const Attributes& a = g.attributes();
-  GRAVEN_CHECK(!a.flag("packed") && a.program("epilogue").empty(),
-               "conv2d is differentiated before it is packed and fused");
   const ops::ImageLayout layout(a.flag("channels_last"));
   const Shape& x = g.type(g.input(0)).shape;
-  const Ints& weight = a.integers("weight_shape");
-  Attributes window;
-  for (const char* key : {"stride", "padding", "dilation", "groups", "channels_last"}) window.set(key, a.at(key));
+  Attributes window = a;
   if (g.needs(0)) {
     Attributes attributes = window;
     attributes.set("input_size", Shape{x[layout.height], x[layout.width]});
@@ -48,7 +36,8 @@ static void gradient_conv2d(GradientBuilder& g) {
   }
   const bool bias = g.has_input(2) && g.needs(2);
   if (g.needs(1) || bias) {
-    window.set("kernel_size", Ints{weight[2], weight[3]});
+    const Shape& weight = g.type(g.input(1)).shape;
+    window.set("kernel_size", Ints{weight[2].value(), weight[3].value()});
     const std::vector<ValueId> grads = g.call_many("conv2d_backward_weight", {g.output_gradient(), g.input(0)}, window);
     g.set(1, grads[0]);
     if (bias) g.set(2, grads[1]);
@@ -90,23 +79,20 @@ const OpDef kConv2d{
     .name = "conv2d",
     .doc =
         "y[n, o, h, w] = bias[o] + the sum over i, kh, kw of x[n, i, h * stride - padding + kh * dilation, ...] * "
-        "weight[o, i, kh, kw], then the "
-        "epilogue: PyTorch's conv2d, a cross-correlation. Output size: floor((in + 2 * padding - dilation * (kernel - "
+        "weight[o, i, kh, kw]: "
+        "PyTorch's conv2d, a cross-correlation. Output size: floor((in + 2 * padding - dilation * (kernel - "
         "1) - 1) / stride) + 1.",
-    .inputs = {{"x"}, {"weight", InputRole::weight}, ops::kOptionalBias, ops::kResidual},
+    .inputs = {{"x"}, {"weight", InputRole::weight}, ops::kOptionalBias},
     .attributes = ops::conv2d_attributes(),
     .infer = infer_conv2d,
     .gradient = gradient_conv2d,
-    .epilogue = EpilogueUse::packed,
     .layout = {ImageLayout::Rule::leads},
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = ops::conv2d_flops(ops::conv2d_forward_sizes(node).most, node.input(0).shape[0])};
         },
     .amp = AmpClass::white,
-    .forms = {{.shapes = {{1, 4, 4, 4}, {4, 4, 1, 1}}},
-              {.attributes = {{"channels_last", true}, {"packed", true}, {"weight_shape", Ints{4, 4, 1, 1}}},
-               .shapes = {{1, 4, 4, 4}, {4 * 16}}}},
+    .forms = {{.shapes = {{1, 4, 4, 4}, {4, 4, 1, 1}}}},
     .cases = cases_conv2d,
 };
 

@@ -6,9 +6,9 @@ static void infer_conv2d_backward_input(InferContext& c) {
   const TensorType& dy = c.input(0);
   ops::require_rank(c, 0, 4, "dy");
   ops::check_window(c);
-  const bool channels_last = c.attributes.flag("channels_last"), packed = c.attributes.flag("packed");
+  const bool channels_last = c.attributes.flag("channels_last");
   const ops::ImageLayout layout(channels_last);
-  const Ints weight = ops::conv2d_weight_shape(c, 1);
+  const Ints weight = ops::conv2d_weight_sizes(c, 1);
   const Shape& size = c.attributes.shape("input_size");
   c.require(size.rank() == 2 && size[0].minimum() >= 0 && size[1].minimum() >= 0,
             [&] { return "'input_size' must be a height and a width, got " + size.to_string(); });
@@ -20,55 +20,36 @@ static void infer_conv2d_backward_input(InferContext& c) {
   ops::check_conv2d_sizes(c, s);
   const Shape expected = layout.shape(dy.shape[0], weight[0], s.out_height, s.out_width);
   c.require(dy.shape == expected, "dy must be " + describe(dy.dtype, expected) + ", got " + dy.to_string());
-  c.require(!packed || channels_last, "packed weights need channels_last");
-  if (packed) {
-    const Dim elements = kernels::conv2d_packed_backward_elements(s.most);
-    c.require(c.input(1).shape == Shape{elements},
-              "the packed weight must be " + describe(DType::f32, {elements}) + ", got " + c.input(1).to_string());
-  }
-  const TensorType dx{dy.dtype, layout.shape(dy.shape[0], s.most.in_channels, size[0], size[1])};
-  ops::check_epilogue(c, 2, dx);
-  c.output(dx.dtype, dx.shape);
+  c.output(dy.dtype, layout.shape(dy.shape[0], s.most.in_channels, size[0], size[1]));
 }
 
 /// Used as a transposed convolution: its own gradients are a convolution, and the gradient of the weights with the
 /// images exchanged.
 static void gradient_conv2d_backward_input(GradientBuilder& g) {
-  const Attributes& a = g.attributes();
-  GRAVEN_CHECK(!a.flag("packed") && a.program("epilogue").empty(),
-               "conv2d_backward_input is differentiated before it is packed and fused");
-  Attributes window;
-  for (const char* key : {"stride", "padding", "dilation", "groups", "channels_last"}) window.set(key, a.at(key));
+  Attributes window = g.attributes();
+  window.erase("input_size");
   if (g.needs(0)) g.set(0, g.call("conv2d", {g.output_gradient(), g.input(1)}, window));
   if (g.needs(1)) {
-    const Ints& weight = a.integers("weight_shape");
-    window.set("kernel_size", Ints{weight[2], weight[3]});
+    const Shape& weight = g.type(g.input(1)).shape;
+    window.set("kernel_size", Ints{weight[2].value(), weight[3].value()});
     g.set(1, g.call_many("conv2d_backward_weight", {g.input(0), g.output_gradient()}, window)[0]);
   }
 }
 
 const OpDef kConv2dBackwardInput{
     .name = "conv2d_backward_input",
-    .doc =
-        "dx, the gradient of conv2d with respect to x, then the epilogue. It is also the transposed convolution of dy.",
-    .inputs = {{"dy"}, {"weight", InputRole::weight}, ops::kResidual},
-    .attributes =
-        ops::join(ops::conv2d_attributes(), {{"input_size", AttributeType::shape, {}, "height and width of x"}}),
+    .doc = "dx, the gradient of conv2d with respect to x. It is also the transposed convolution of dy.",
+    .inputs = {{"dy"}, {"weight", InputRole::weight}},
+    .attributes = ops::conv2d_backward_input_attributes(),
     .infer = infer_conv2d_backward_input,
     .gradient = gradient_conv2d_backward_input,
-    .epilogue = EpilogueUse::packed,
     .layout = {ImageLayout::Rule::leads},
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = ops::conv2d_flops(ops::conv2d_backward_input_sizes(node).most, node.input(0).shape[0])};
         },
     .amp = AmpClass::white,
-    .forms = {{.attributes = {{"input_size", Shape{4, 4}}}, .shapes = {{1, 4, 4, 4}, {4, 4, 1, 1}}},
-              {.attributes = {{"input_size", Shape{4, 4}},
-                              {"channels_last", true},
-                              {"packed", true},
-                              {"weight_shape", Ints{4, 4, 1, 1}}},
-               .shapes = {{1, 4, 4, 4}, {4 * 16}}}},
+    .forms = {{.attributes = {{"input_size", Shape{4, 4}}}, .shapes = {{1, 4, 4, 4}, {4, 4, 1, 1}}}},
     .cases =
         [] {
           // The gradient rule of conv2d goes through the other cases; here is what it does not reach.

@@ -82,13 +82,11 @@ inline Conv2dSizes conv2d_forward_sizes(const NodeView& node) {
   const bool channels_last = node.attributes().flag("channels_last");
   const ImageLayout layout(channels_last);
   const Shape& x = node.input(0).shape;
-  return conv2d_sizes(node.attributes(), x[layout.height], x[layout.width], node.attributes().integers("weight_shape"),
-                      channels_last);
+  return conv2d_sizes(node.attributes(), x[layout.height], x[layout.width], weight_shape(node), channels_last);
 }
 inline Conv2dSizes conv2d_backward_input_sizes(const NodeView& node) {
   const Shape& size = node.attributes().shape("input_size");
-  return conv2d_sizes(node.attributes(), size[0], size[1], node.attributes().integers("weight_shape"),
-                      node.attributes().flag("channels_last"));
+  return conv2d_sizes(node.attributes(), size[0], size[1], weight_shape(node), node.attributes().flag("channels_last"));
 }
 inline Conv2dSizes conv2d_backward_weight_sizes(const NodeView& node) {
   const bool channels_last = node.attributes().flag("channels_last");
@@ -146,34 +144,25 @@ inline double conv2d_flops(const kernels::conv2d_config& s, const Dim& batch) {
          static_cast<double>(s.in_channels / s.groups);
 }
 
-/// packed, weight_shape, channels_last, epilogue behind the window's attributes.
-inline std::vector<AttributeSpec> conv2d_attributes() {
-  return join(window_attributes(),
-              {channels_last_attribute(),
-               {"packed", AttributeType::boolean, false, "the weight is what pack_conv2d_weight made"},
-               {"weight_shape", AttributeType::integers, Ints{},
-                "[out, in / groups, h, w]; taken from the weight when it is not packed"},
-               epilogue_attribute()});
+/// channels_last behind the window's attributes.
+inline std::vector<AttributeSpec> conv2d_attributes() { return join(window_attributes(), {channels_last_attribute()}); }
+inline std::vector<AttributeSpec> conv2d_backward_input_attributes() {
+  return join(conv2d_attributes(), {{"input_size", AttributeType::shape, {}, "height and width of x"}});
 }
 
-/// The weight's PyTorch shape: of input `weight`, or of the attribute when packed (whose elements are checked by the
-/// caller).
-inline Ints conv2d_weight_shape(InferContext& c, std::size_t weight) {
-  const TensorType& w = c.input(weight);
-  if (c.attributes.flag("packed")) {
-    c.require(w.dtype == DType::f32, "weights are packed in f32 only, got " + w.to_string());
-    const Ints& shape = checked_list(c, "weight_shape", 4, 0);
-    (void)Shape::of(shape).numel();  // an overflow is the user's error here, not later
-    return shape;
-  }
+/// What packs the weight of a convolution with these attributes.
+inline Packing conv2d_packing(const Attributes& a, bool backward) {
+  Packing packing{&kPackConv2dWeight, {{"backward", backward}}};
+  for (const char* key : {"stride", "padding", "dilation", "groups"}) packing.attributes.set(key, a.at(key));
+  return packing;
+}
+
+/// The sizes of a convolution's weight (input `weight`).
+inline Ints conv2d_weight_sizes(const InferContext& c, std::size_t weight) {
   require_rank(c, weight, 4, "weight");
-  Ints shape;
-  for (const Dim& d : w.shape) shape.push_back(fixed(d, "the weight's shape"));
-  const Ints& said = c.attributes.integers("weight_shape");
-  c.require(said.empty() || said == shape,
-            "the weight is " + w.to_string() + ", the attribute weight_shape says " + Shape::of(said).to_string());
-  c.attributes.set("weight_shape", shape);
-  return shape;
+  Ints sizes;
+  for (const Dim& d : c.input(weight).shape) sizes.push_back(fixed(d, "the weight's shape"));
+  return sizes;
 }
 
 /// The config behind the attributes of inverted_residual and an input image, with batch 0.

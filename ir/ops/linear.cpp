@@ -5,7 +5,7 @@ namespace graven::ir {
 static void infer_linear(InferContext& c) {
   const TensorType& x = c.input(0);
   c.require(!x.shape.empty(), [&] { return "the input must have at least one dimension, got " + x.to_string(); });
-  const ops::LinearSizes s = ops::linear_weight(c, 1, false);
+  const ops::LinearSizes s = ops::linear_weight(c, 1);
   c.require(x.shape.back() == Dim(s.k), [&] {
     return "weight expects " + ops::count_of(s.k, "feature") + ", input has " + x.shape.back().to_string();
   });
@@ -14,13 +14,10 @@ static void infer_linear(InferContext& c) {
               [&] { return "bias must be " + describe(x.dtype, {s.n}) + ", got " + c.input(2).to_string(); });
   TensorType y = x;
   y.shape[y.shape.rank() - 1] = s.n;
-  ops::check_epilogue(c, 3, y);
   c.output(y.dtype, y.shape);
 }
 
 static void gradient_linear(GradientBuilder& g) {
-  GRAVEN_CHECK(!g.attributes().flag("packed") && g.attributes().program("epilogue").empty(),
-               "linear is differentiated before it is packed and fused");
   const ValueId dy = g.output_gradient();
   if (g.needs(0)) g.set(0, g.call("linear_backward_input", {dy, g.input(1)}));
   const bool bias = g.has_input(2) && g.needs(2);
@@ -33,7 +30,7 @@ static void gradient_linear(GradientBuilder& g) {
 
 static Cost cost_linear(const NodeView& node) {
   return {.flops = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) *
-                   static_cast<double>(node.attributes().integer("in_features"))};
+                   static_cast<double>(node.input(0).shape.back().maximum())};
 }
 
 static std::vector<TestCase> cases_linear() {
@@ -58,14 +55,10 @@ static std::vector<TestCase> cases_linear() {
 
 const OpDef kLinear{
     .name = "linear",
-    .doc =
-        "y[..., n] = x[..., k] w[n, k]^T + bias[n], then the epilogue: PyTorch's linear. Leading dimensions of x are "
-        "rows.",
-    .inputs = {{"x"}, {"weight", InputRole::weight}, ops::kOptionalBias, ops::kResidual},
-    .attributes = ops::linear_attributes(),
+    .doc = "y[..., n] = x[..., k] w[n, k]^T + bias[n]: PyTorch's linear. Leading dimensions of x are rows.",
+    .inputs = {{"x"}, {"weight", InputRole::weight}, ops::kOptionalBias},
     .infer = infer_linear,
     .gradient = gradient_linear,
-    .epilogue = EpilogueUse::always,
     .cost = cost_linear,
     .amp = AmpClass::white,
     .cases = cases_linear,

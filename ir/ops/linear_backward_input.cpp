@@ -5,27 +5,24 @@ namespace graven::ir {
 static void infer_linear_backward_input(InferContext& c) {
   const TensorType& dy = c.input(0);
   c.require(!dy.shape.empty(), "dy must have at least one dimension, got " + dy.to_string());
-  const ops::LinearSizes s = ops::linear_weight(c, 1, true);
+  const ops::LinearSizes s = ops::linear_weight(c, 1);
   c.require(dy.shape.back() == Dim(s.n),
             "weight gives " + ops::count_of(s.n, "feature") + ", dy has " + dy.shape.back().to_string());
   TensorType dx = dy;
   dx.shape[dx.shape.rank() - 1] = s.k;
-  ops::check_epilogue(c, 2, dx);
   c.output(dx.dtype, dx.shape);
 }
 
 static Cost cost_linear_backward_input(const NodeView& node) {
   return {.flops = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) *
-                   static_cast<double>(node.attributes().integer("out_features"))};
+                   static_cast<double>(node.input(0).shape.back().maximum())};
 }
 
 const OpDef kLinearBackwardInput{
     .name = "linear_backward_input",
-    .doc = "dx[..., k] = dy[..., n] w[n, k], then the epilogue: the gradient of linear with respect to x.",
-    .inputs = {{"dy"}, {"weight", InputRole::weight}, ops::kResidual},
-    .attributes = ops::linear_attributes(),
+    .doc = "dx[..., k] = dy[..., n] w[n, k]: the gradient of linear with respect to x.",
+    .inputs = {{"dy"}, {"weight", InputRole::weight}},
     .infer = infer_linear_backward_input,
-    .epilogue = EpilogueUse::always,
     .cost = cost_linear_backward_input,
     .amp = AmpClass::white,
     .cases =

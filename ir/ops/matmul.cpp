@@ -24,7 +24,6 @@ static void infer_matmul(InferContext& c) {
       return s.vector_b ? std::string("a product with a vector has no columns that a bias could be added to")
                         : "bias must be " + describe(a.dtype, {s.n}) + ", got " + c.input(2).to_string();
     });
-  ops::check_epilogue(c, 3, {a.dtype, shape});
   c.output(a.dtype, shape);
 }
 
@@ -123,15 +122,11 @@ const OpDef kMatmul{
     .name = "matmul",
     .doc =
         "c[..., m, n] = a[..., m, k] b[..., k, n] + bias[n]: PyTorch's matmul. A vector on the left is a row, on the "
-        "right a column, and its dimension is dropped from the result; leading dimensions are batches and broadcast. "
-        "The epilogue is applied last.",
-    .inputs = {{"a"}, {"b"}, ops::kOptionalBias, ops::kResidual},
-    .attributes = {{"transpose_a", AttributeType::boolean, false, "a is stored [..., k, m]"},
-                   {"transpose_b", AttributeType::boolean, false, "b is stored [..., n, k]"},
-                   ops::epilogue_attribute()},
+        "right a column, and its dimension is dropped from the result; leading dimensions are batches and broadcast.",
+    .inputs = {{"a"}, {"b"}, ops::kOptionalBias},
+    .attributes = ops::matmul_attributes(),
     .infer = infer_matmul,
     .gradient = gradient_matmul,
-    .epilogue = EpilogueUse::always,
     .cost = cost_matmul,
     .amp = AmpClass::white,
     .cases = cases_matmul,

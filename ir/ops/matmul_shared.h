@@ -5,6 +5,11 @@
 
 namespace graven::ir::ops {
 
+inline std::vector<AttributeSpec> matmul_attributes() {
+  return {{"transpose_a", AttributeType::boolean, false, "a is stored [..., k, m]"},
+          {"transpose_b", AttributeType::boolean, false, "b is stored [..., n, k]"}};
+}
+
 /// Both operands as PyTorch's matmul sees them: vectors get a second dimension, the leading dimensions are batches.
 struct MatmulSides {
   bool vector_a = false, vector_b = false;

@@ -307,6 +307,7 @@ OpDef linear_update(std::string_view name, Optimizer o) {
       {"tap", AttributeType::integer, std::int64_t{0}, "which of these dw belongs to; the others' gradients are 0"});
   op.outputs = {"db"};
   op.infer = infer_linear_update;
+  op.lowered = true;
   op.cost = linear_update_cost;
   for (InputSpec& state : states_of(o, false)) op.inputs.push_back(state);
   for (const InputSpec& input :

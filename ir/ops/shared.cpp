@@ -145,28 +145,6 @@ Shape broadcast_inputs(const InferContext& c, std::size_t first) {
   return shape;
 }
 
-AttributeSpec epilogue_attribute() {
-  return {"epilogue", AttributeType::program, ScalarProgram{},
-          "applied to each element of the result; its second input is the residual"};
-}
-
-void check_epilogue(const InferContext& c, std::size_t i, const TensorType& result) {
-  const ScalarProgram& epilogue = c.attributes.program("epilogue");
-  if (c.has_input(i))
-    c.require(c.input(i) == result,
-              [&] { return "the residual must be " + result.to_string() + ", got " + c.input(i).to_string(); });
-  const std::int32_t given = c.has_input(i) ? 2 : 1, takes = epilogue.empty() ? 1 : epilogue.inputs;
-  c.require(takes == given, [&] {
-    return "the epilogue takes " + count_of(takes, "input") + ", " + std::to_string(given) +
-           (given == 1 ? " is" : " are") + " given";
-  });
-  check_program(c, epilogue, std::vector<DType>(static_cast<std::size_t>(takes), result.dtype));
-  c.require(epilogue.empty() || epilogue.steps.back().dtype == result.dtype, [&] {
-    return "the epilogue must give " + std::string(name(result.dtype)) + ", got " +
-           std::string(name(epilogue.steps.back().dtype));
-  });
-}
-
 namespace {
 
 /// The step's constants are the operator's scalar attributes, each once and in the order of its declaration: a

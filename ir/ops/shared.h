@@ -26,7 +26,6 @@ namespace graven::ir::ops {
 
 inline constexpr InputSpec kOptionalWeight{.name = "weight", .role = InputRole::weight, .optional = true};
 inline constexpr InputSpec kOptionalBias{.name = "bias", .role = InputRole::bias, .optional = true};
-inline constexpr InputSpec kResidual{.name = "residual", .role = InputRole::residual, .optional = true};
 
 // ---- attributes and dimensions --------------------------------------------------------------------------------------
 
@@ -39,6 +38,12 @@ std::int64_t normalize_dim(InferContext& c, std::string_view key, std::size_t ra
 Ints normalize_dims(InferContext& c, std::string_view key, std::size_t rank);
 /// The list attribute `key` must have `count` entries, each at least `least`.
 const Ints& checked_list(const InferContext& c, std::string_view key, std::size_t count, std::int64_t least);
+/// Of the weight that a layer's node or its lowered form reads, as the layer has it: what is packed is of another
+/// shape.
+inline Ints weight_shape(const NodeView& node) {
+  if (node.attributes().flag_or("packed", false)) return node.attributes().integers("weight_shape");
+  return node.input(input_range(node.node, InputRole::weight).begin).shape.values();
+}
 /// Product of dimensions [begin, end).
 Dim product(const Shape& shape, std::size_t begin, std::size_t end);
 /// `shape` seen as [outer, size, inner] around dimension `dim`; a scalar is [1, 1, 1].
@@ -80,10 +85,6 @@ void infer_softmax(InferContext& c);
 /// The broadcast of all inputs from `first` on; user error naming the first that does not fit.
 Shape broadcast_inputs(const InferContext& c, std::size_t first = 0);
 
-/// The attribute 'epilogue' of matrix products and convolutions.
-AttributeSpec epilogue_attribute();
-/// Checks the attribute against the residual's presence, and the residual (input `i`) against the result.
-void check_epilogue(const InferContext& c, std::size_t i, const TensorType& result);
 /// User error unless every step names an elementwise operator, reads earlier values of dtypes that it takes, has the
 /// constants that its rule reads, and records the dtype that it makes. The program reads one value of each of
 /// the dtypes `inputs`.

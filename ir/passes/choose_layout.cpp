@@ -220,7 +220,7 @@ class Layout {
     if (uses_.is_result(y) || uses_.readers(y).empty()) return false;
     for (const NodeId n : uses_.readers(y)) {
       const Node& reader = old_[at(n)];
-      if (!reader.is(kLinear) || reader.inputs[0] != y || reader.attributes.flag("packed")) return false;
+      if (!reader.is(kLinear) || reader.inputs[0] != y) return false;
       if (std::count(reader.inputs.begin(), reader.inputs.end(), y) != 1) return false;
       if (graph_.value(reader.inputs[1]).kind != ValueKind::parameter) return false;
     }

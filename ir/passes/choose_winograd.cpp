@@ -13,9 +13,9 @@ namespace {
 std::int64_t tile_of(const Graph& graph, const Node& node) {
   const Attributes& a = node.attributes;
   const TensorType& x = graph.type(node.inputs[0]);
-  const Ints &weight = a.integers("weight_shape"), &stride = a.integers("stride"), &padding = a.integers("padding"),
-             &dilation = a.integers("dilation");
-  if (x.dtype != DType::f32 || !a.flag("channels_last") || a.flag("packed")) return 0;
+  const Ints weight = graph.type(node.inputs[1]).shape.values();
+  const Ints &stride = a.integers("stride"), &padding = a.integers("padding"), &dilation = a.integers("dilation");
+  if (x.dtype != DType::f32 || !a.flag("channels_last")) return 0;
   kernels::conv2d_config s;
   s.batch = x.shape[0].is_static() ? x.shape[0].value() : 1;
   s.in_height = x.shape[1].maximum(), s.in_width = x.shape[2].maximum();
@@ -42,14 +42,9 @@ void choose_winograd(Graph& graph, const PassOptions&) {
     for (ValueId v : node.outputs) known[v] = all;
     if (node.is(kConv2d) && known(node.inputs[1])) {
       if (const std::int64_t tile = tile_of(graph, node)) {
-        Attributes attributes;
-        attributes.set("padding", node.attributes.integers("padding"));
-        attributes.set("tile", tile);
-        attributes.set("packed", false);
-        attributes.set("weight_shape", node.attributes.integers("weight_shape"));
-        attributes.set("epilogue", node.attributes.program("epilogue"));
         node.op = &kConv2dWinograd;
-        node.attributes = std::move(attributes);
+        node.attributes = {{"padding", node.attributes.at("padding")}, {"tile", tile}};
+        make_lowered(node);
       }
     }
     rewriter.keep(std::move(node));

@@ -19,7 +19,7 @@ void decompose_matmuls(Graph& graph, const PassOptions&) {
   Rewriter rewriter(graph);
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
-    if (node.is(kMatmul)) {
+    if (node.is(kMatmul, kLoweredMatmul)) {
       const Shape batch[2] = {batch_of(graph.type(node.inputs[0]).shape), batch_of(graph.type(node.inputs[1]).shape)};
       const Dim count[2] = {batch[0].numel(), batch[1].numel()};
       if (count[0] != count[1] && count[0] != Dim(1) && count[1] != Dim(1)) {

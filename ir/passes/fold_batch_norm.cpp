@@ -37,11 +37,7 @@ class BatchNormFolder {
     if (made == nullptr) return false;
     const Node layer = *made;
     if (!layer.is(kConv2d) && !(layer.is(kLinear) && graph_.type(x).shape.rank() == 2)) return false;
-    // Its result must serve nothing else, and nothing may follow it in its epilogue.
-    if (uses_.only_reader(x) < 0) return false;
-    if (!layer.attributes.program("epilogue").empty() || layer.attributes.flag("packed") ||
-        (layer.inputs.size() > 3 && layer.inputs[3] != kNone))
-      return false;
+    if (uses_.only_reader(x) < 0) return false;  // its result must serve nothing else
     auto input = [](const Node& n, std::size_t i) { return i < n.inputs.size() ? n.inputs[i] : kNone; };
     const ValueId weight = input(layer, 1), bias = input(layer, 2);
     const ValueId gamma = input(norm, 1), beta = input(norm, 2), mean = input(norm, 3), var = input(norm, 4);

@@ -73,15 +73,18 @@ class EpilogueFuser {
   }
 
   bool eligible(const Node& node) const {
-    if (node.op->epilogue == EpilogueUse::never || !node.attributes.program("epilogue").empty() ||
-        has(node, input_of(*node.op, InputRole::residual)))
-      return false;
+    const Attribute* const epilogue = node.attributes.find("epilogue");
+    if (epilogue == nullptr ? &lowered(*node.op) == node.op : !std::get<ScalarProgram>(*epilogue).empty()) return false;
     // The reference kernels, for all that the fast ones do not cover, have no epilogue.
     const DType dtype = graph_.type(node.outputs[0]).dtype;
     const std::span<const DType> covered = options_.target->epilogues;
     return std::find(covered.begin(), covered.end(), dtype) != covered.end() &&
-           (node.op->epilogue == EpilogueUse::always || !options_.target->packs_weights ||
-            node.attributes.flag("packed"));
+           !(options_.target->packs_weights && is_unpacked_convolution(node));
+  }
+
+  static bool is_unpacked_convolution(const Node& node) {
+    return node.is(kConv2d, kConv2dBackwardInput) ||
+           (node.is(kLoweredConv2d, kLoweredConv2dBackwardInput, kConv2dWinograd) && !node.attributes.flag("packed"));
   }
 
   void fuse(std::size_t n) {
@@ -117,6 +120,7 @@ class EpilogueFuser {
     if (last == n) return;
     if (!draft.program.steps.empty()) {
       if (draft.residual == kNone) drop_residual(draft.program);
+      make_lowered(node);
       node.attributes.set("epilogue", draft.program);
       if (draft.residual != kNone) set(node, input_of(*node.op, InputRole::residual), draft.residual);
     }
@@ -134,9 +138,9 @@ class EpilogueFuser {
     const ValueId y = node.outputs[0];
     if (!add.is(kAdd) || add.phase != node.phase || add.inputs[0] == add.inputs[1]) return false;
     if (bias == node.op->inputs.size() || has(node, bias)) return false;
-    if (node.is(kConv2d) && !node.attributes.flag("channels_last")) return false;
+    if (!node.attributes.flag_or("channels_last", true)) return false;
     // The result's last dimension is not the product's columns.
-    if (node.is(kMatmul) && graph_.type(node.inputs[1]).shape.rank() == 1) return false;
+    if (node.is(kMatmul, kLoweredMatmul) && graph_.type(node.inputs[1]).shape.rank() == 1) return false;
     const ValueId b = add.inputs[0] == y ? add.inputs[1] : add.inputs[0];
     const TensorType& type = graph_.type(y);
     if (graph_.type(add.outputs[0]) != type || graph_.type(b).dtype != type.dtype) return false;

@@ -4,8 +4,10 @@
 //
 // In training, linear layers of few rows read their weight as it lies, and copy blocks of it where they use them: a
 // packed copy would be as large as the weight, and writing and reading it takes longer than it saves.
+#include <algorithm>
 #include <map>
-#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
@@ -31,51 +33,33 @@ bool unpacked_is_faster(const Graph& graph, const Node& node, bool backward) {
 void pack_weights(Graph& graph, const PassOptions&) {
   const bool training = !is_inference(graph);
   Rewriter rewriter(graph);
-  // By weight, the packing, and what else the order depends on.
-  std::map<std::tuple<ValueId, bool, const OpDef*, Ints>, ValueId> packed;
+  std::map<ValueId, std::vector<std::pair<Packing, ValueId>>> packed;  // by weight
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
-    const bool linear = node.is(kLinear), linear_backward = node.is(kLinearBackwardInput);
-    const bool convolution = node.is(kConv2d), convolution_backward = node.is(kConv2dBackwardInput),
-               winograd = node.is(kConv2dWinograd);
-    if (!(linear || linear_backward || convolution || convolution_backward || winograd) ||
-        node.attributes.flag("packed") || graph.type(node.inputs[0]).dtype != DType::f32 ||
-        ((convolution || convolution_backward) && !node.attributes.flag("channels_last"))) {
+    const OpDef& op = lowered(*node.op);
+    const bool linear = op == kLoweredLinear, linear_backward = op == kLoweredLinearBackwardInput;
+    if (op.packing == nullptr || node.attributes.flag_or("packed", false) ||
+        graph.type(node.inputs[0]).dtype != DType::f32 || !node.attributes.flag_or("channels_last", true) ||
+        (training && (linear || linear_backward) && unpacked_is_faster(graph, node, linear_backward))) {
       rewriter.keep(std::move(node));
       continue;
     }
     const ValueId weight = node.inputs[1];
-    if (training && (linear || linear_backward) && unpacked_is_faster(graph, node, linear_backward)) {
-      rewriter.keep(std::move(node));
-      continue;
+    Packing packing = op.packing(node.attributes);
+    auto& known = packed[weight];
+    auto found = std::find_if(known.begin(), known.end(), [&](const auto& k) {
+      return k.first.op == packing.op && k.first.attributes == packing.attributes;
+    });
+    if (found == known.end()) {
+      const bool backward = linear_backward || op == kLoweredConv2dBackwardInput;
+      const ValueId made = rewriter.add(*packing.op, {weight}, packing.attributes, node.origins, node.phase,
+                                        graph.value(weight).name + (backward ? ".packed_backward" : ".packed"));
+      found = known.insert(known.end(), {std::move(packing), made});
     }
-    Attributes attributes;
-    Ints key;
-    if (linear || linear_backward) {
-      attributes.set("transposed", linear_backward);
-    } else if (winograd) {
-      attributes.set("tile", node.attributes.integer("tile"));
-      key = {node.attributes.integer("tile")};
-    } else {
-      attributes.set("backward", convolution_backward);
-      for (const char* window : {"stride", "padding", "dilation"}) {
-        const Ints& list = node.attributes.integers(window);
-        attributes.set(window, list);
-        key.insert(key.end(), list.begin(), list.end());
-      }
-      attributes.set("groups", node.attributes.integer("groups"));
-      key.push_back(node.attributes.integer("groups"));
-    }
-    const bool backward = linear_backward || convolution_backward;
-    const OpDef& pack = linear || linear_backward ? kPackLinearWeight
-                        : winograd                ? kPackConv2dWinogradWeight
-                                                  : kPackConv2dWeight;
-    const auto [known, fresh] = packed.emplace(std::tuple(weight, backward, &pack, key), kNone);
-    if (fresh)
-      known->second = rewriter.add(pack, {weight}, std::move(attributes), node.origins, node.phase,
-                                   graph.value(weight).name + (backward ? ".packed_backward" : ".packed"));
-    node.inputs[1] = known->second;
+    make_lowered(node);
     node.attributes.set("packed", true);
+    node.attributes.set("weight_shape", graph.type(weight).shape.values());
+    node.inputs[1] = found->second;
     rewriter.keep(std::move(node));
   }
   rewriter.finish();

@@ -18,7 +18,7 @@ struct TargetTraits {
   std::string_view name;                      ///< as the table of passes has it
   std::span<const DType> epilogues = {};      ///< in these dtypes kernels apply what alone reads their result
   std::span<const DType> channels_last = {};  ///< in these images lie as [n, h, w, c] where convolutions gain by it
-  bool packs_weights = false;                 ///< EpilogueUse::packed: convolutions take epilogues with packed weights
+  bool packs_weights = false;                 ///< convolutions take epilogues with packed weights alone
 };
 
 /// The processor that Graven itself runs on: what is meant where nobody says otherwise.

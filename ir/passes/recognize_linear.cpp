@@ -16,8 +16,7 @@ void recognize_linear(Graph& graph, const PassOptions&) {
       for (ValueId v : node.outputs) weight[v] = all;
     }
     const bool fits = node.is(kMatmul) && weight(node.inputs[1]) && graph.type(node.inputs[1]).shape.rank() == 2 &&
-                      !weight(node.inputs[0]) && !node.attributes.flag("transpose_a") && node.inputs.size() == 2 &&
-                      node.attributes.program("epilogue").empty();
+                      !weight(node.inputs[0]) && !node.attributes.flag("transpose_a") && node.inputs.size() == 2;
     if (!fits) {
       rewriter.keep(std::move(node));
       continue;

@@ -92,6 +92,13 @@ class Rewriter {
   ByValue<NodeId> maker_{-1};        ///< in the new list
 };
 
+/// Makes the node one of its operator's lowered form, with that one's further attributes at their defaults.
+inline void make_lowered(Node& node) {
+  node.op = &lowered(*node.op);
+  for (const AttributeSpec& spec : node.op->attributes)
+    if (node.attributes.find(spec.name) == nullptr) node.attributes.set(spec.name, spec.fallback.value());
+}
+
 /// No optimizer and no loss: weights change only from outside, so what depends on them alone may be prepared.
 inline bool is_inference(const Graph& graph) { return graph.losses.empty() && graph.optimizers.empty(); }
 

@@ -45,7 +45,7 @@ void trim_kernels(Graph& graph, const PassOptions&) {
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
     const Attributes& a = node.attributes;
-    if (!node.is(kConv2d) || a.flag("packed") || a.flag("channels_last") || a.integer("groups") != 1) {
+    if (!node.is(kConv2d) || a.flag("channels_last") || a.integer("groups") != 1) {
       rewriter.keep(std::move(node));
       continue;
     }
@@ -74,7 +74,6 @@ void trim_kernels(Graph& graph, const PassOptions&) {
         call(kReshape, trimmed, {{"shape", Shape{weight[0], weight[1], h->count(), w->count()}}}, ".trimmed_kernel");
     node.inputs[1] = trimmed;
     node.attributes.set("padding", Ints{h->padding, w->padding});
-    node.attributes.set("weight_shape", graph.type(trimmed).shape.values());
     rewriter.keep(std::move(node));
   }
   rewriter.finish();

@@ -64,17 +64,10 @@ class Random {
 /// them one by one.
 bool is_taken(DType d) { return d != DType::f16 && d != DType::bf16; }
 
-bool flag(const Attributes& attributes, std::string_view name) {
-  const ir::Attribute* a = attributes.find(name);
-  return a && std::holds_alternative<bool>(*a) && std::get<bool>(*a);
-}
-
 /// Operators and cases that a user's graph may hold, before any pass.
-bool is_user_level(const OpDef& op) {
-  return op.cases && !op.donates() && !op.packs && op.name.substr(0, 6) != "fused_" && op.name != "full";
-}
+bool is_user_level(const OpDef& op) { return op.cases && !op.donates() && !op.lowered && op.name != "full"; }
 bool is_user_level(const TestCase& c) {
-  if (flag(c.attributes, "channels_last") || flag(c.attributes, "packed")) return false;
+  if (c.attributes.flag_or("channels_last", false)) return false;
   for (const auto& [name, value] : c.attributes) {
     if (const auto* program = std::get_if<ir::ScalarProgram>(&value); program && !program->empty()) return false;
     if (const auto* dtype = std::get_if<DType>(&value); dtype && !is_taken(*dtype)) return false;

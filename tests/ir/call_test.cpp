@@ -15,7 +15,7 @@ std::string text_of(const Graph& graph, const KernelCall& call, bool numbers_fro
   for (const Argument& a : arguments_of(node, call, numbers_from_hyper)) {
     const auto input = [&](const char* kind) {
       const bool absent = a.values.empty() || a.values.front() == kNone;
-      return kind + std::string(node.op->inputs[a.index].name) + (absent ? "?" : "");
+      return kind + std::string(lowered(*node.op).inputs[a.index].name) + (absent ? "?" : "");
     };
     using Kind = Argument::Kind;
     text += text.empty() ? "" : " ";

@@ -52,7 +52,7 @@ std::vector<ir::TestCase> cases_of_forms(const ir::OpDef& op) {
     if (!op.dtypes.contains(d)) continue;
     for (const ir::Graph& graph : ir::graphs_of_forms(op, d)) {
       const ir::Node& node = graph.nodes[0];
-      if (const ir::Attribute* packed = node.attributes.find("packed"); packed && std::get<bool>(*packed)) continue;
+      if (node.attributes.flag_or("packed", false)) continue;
       ir::TestCase c{.note = fmt::format("{}, form {}", ir::name(d), cases.size()),
                      .attributes = node.attributes,
                      .gradient = op.gradient != nullptr && ir::is_floating(d)};

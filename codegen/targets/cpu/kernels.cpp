@@ -271,7 +271,7 @@ bool is_covered(const ir::NodeView& node, Covers covers) {
     case Covers::images:
       return node.attributes().flag("channels_last") && all_f32(node);
     case Covers::packed:
-      return node.attributes().flag("packed");
+      return node.attributes().flag_or("packed", false);
     case Covers::not_half:
       return node.output().dtype != DType::f16 && node.output().dtype != DType::bf16;
     case Covers::all:

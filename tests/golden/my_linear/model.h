@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 /* SHA-256 of graph.json, which checkpoints and saved weights name. */
-#define MY_LINEAR_GRAPH graph_ef3dc7107fd6a75bbeb7d0acba06b0860f94b6c65e95096830bbcfd5ac3ddb2f
+#define MY_LINEAR_GRAPH graph_3c16bbe694c7187c75e5c50078b6aa48dba3e2fa597aab6f675cffcb5a0491b4
 
 /* What a library shows of the project, where it is compiled; nothing to whoever uses it. */
 #ifndef GRAVEN_API

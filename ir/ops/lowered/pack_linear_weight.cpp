@@ -19,6 +19,7 @@ const OpDef kPackLinearWeight{
     .dtypes = {DType::f32},
     .attributes = {{"transposed", AttributeType::boolean, false, "for products with w itself"}},
     .infer = infer_pack_linear_weight,
+    .lowered = true,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::black,
     .packs = true,

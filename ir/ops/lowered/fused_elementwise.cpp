@@ -29,6 +29,7 @@ const OpDef kFusedElementwise{
     .dtypes = kAnyDType,
     .attributes = {{"program", AttributeType::program, {}, "what is computed for each element"}},
     .infer = infer_fused_elementwise,
+    .lowered = true,
     .cost = cost_fused_elementwise,
     .forms = {{.attributes = {{"program",
                                ScalarProgram{

@@ -28,6 +28,7 @@ const OpDef kPackConv2dWeight{
     .attributes =
         ops::join(ops::window_attributes(), {{"backward", AttributeType::boolean, false, "for conv2d_backward_input"}}),
     .infer = infer_pack_conv2d_weight,
+    .lowered = true,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::black,
     .packs = true,

@@ -1,6 +1,7 @@
 #include <array>
 
 #include "ir/ops/conv2d_shared.h"
+#include "ir/ops/lowered/lowered.h"
 
 namespace graven::ir {
 
@@ -92,7 +93,7 @@ static std::vector<Node> parts_of_inverted_residual(Graph& graph, const Node& no
   std::vector<Node> parts;
   const auto part = [&](std::size_t k, ValueId from, ValueId to, const char* epilogue, ValueId residual) {
     Node convolution;
-    convolution.op = &kConv2d;
+    convolution.op = &kLoweredConv2d;
     convolution.inputs = {from, input(kExpandWeight + 2 * k), input(kExpandWeight + 2 * k + 1), residual};
     convolution.outputs = {to};
     convolution.origins = node.origins;
@@ -193,6 +194,7 @@ const OpDef kInvertedResidual{
                    ops::epilogue_attribute()},
     .infer = infer_inverted_residual,
     .parts = parts_of_inverted_residual,
+    .lowered = true,
     .cost = cost_inverted_residual,
     .remark = remark_inverted_residual,
     .amp = AmpClass::white,

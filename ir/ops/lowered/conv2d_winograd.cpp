@@ -1,4 +1,5 @@
 #include "ir/ops/conv2d_shared.h"
+#include "ir/ops/lowered/lowered.h"
 
 namespace graven::ir {
 
@@ -9,7 +10,10 @@ static void infer_conv2d_winograd(InferContext& c) {
     c.require(v <= (1 << 24), "'padding' is too large: " + std::to_string(v));
   const std::int64_t tile = c.attributes.integer("tile");
   c.require(tile == 2 || tile == 4, "'tile' must be 2 or 4, got " + std::to_string(tile));
-  const Ints weight = ops::conv2d_weight_shape(c, 1);
+  const TensorType layer = ops::checked_weight(c, 1);
+  c.require(layer.shape.rank() == 4, [&] { return "weight must have 4 dimensions, got " + layer.to_string(); });
+  Ints weight;
+  for (const Dim& d : layer.shape) weight.push_back(ops::fixed(d, "the weight's shape"));
   c.require(weight[2] == 3 && weight[3] == 3,
             "the kernel must be 3x3, got " + std::to_string(weight[2]) + "x" + std::to_string(weight[3]));
   c.require(weight[0] % 16 == 0 && weight[1] % 16 == 0,
@@ -18,11 +22,6 @@ static void infer_conv2d_winograd(InferContext& c) {
             "weight expects " + ops::count_of(weight[1], "channel") + ", input has " + x.shape[3].to_string());
   const ops::Conv2dWinogradSizes s = ops::conv2d_winograd_sizes(c.attributes, x.shape, weight);
   c.require(s.out_height.minimum() >= 1 && s.out_width.minimum() >= 1, "the kernel does not fit into the padded image");
-  if (c.attributes.flag("packed")) {
-    const Dim elements = kernels::conv2d_winograd_packed_elements(s.most);
-    c.require(c.input(1).shape == Shape{elements},
-              "the packed weight must be " + describe(DType::f32, {elements}) + ", got " + c.input(1).to_string());
-  }
   if (c.has_input(2))
     c.require(c.input(2).shape == Shape{weight[0]},
               "bias must be " + describe(x.dtype, {weight[0]}) + ", got " + c.input(2).to_string());
@@ -34,8 +33,7 @@ static void infer_conv2d_winograd(InferContext& c) {
 /// What the kernel multiplies, the transforms left out.
 static Cost cost_conv2d_winograd(const NodeView& node) {
   kernels::conv2d_winograd_config s =
-      ops::conv2d_winograd_sizes(node.attributes(), node.input(0).shape, node.attributes().integers("weight_shape"))
-          .most;
+      ops::conv2d_winograd_sizes(node.attributes(), node.input(0).shape, ops::weight_shape(node)).most;
   s.batch = node.input(0).shape[0].maximum();
   return {.flops = 2.0 * static_cast<double>(kernels::conv2d_winograd_tiles(s)) *
                    static_cast<double>(kernels::conv2d_winograd_packed_elements(s))};
@@ -75,14 +73,13 @@ const OpDef kConv2dWinograd{
         "is faster. Formula: "
         "kernels/config/conv2d_winograd.h.",
     .inputs = {{"x"}, {"weight", InputRole::weight}, ops::kOptionalBias, ops::kResidual},
-    .attributes = {{"padding", AttributeType::integers, Ints{0, 0}, "zeros above and below, left and right"},
-                   {"tile", AttributeType::integer, std::int64_t{4}, "2 or 4"},
-                   {"packed", AttributeType::boolean, false, "the weight is what pack_conv2d_winograd_weight made"},
-                   {"weight_shape", AttributeType::integers, Ints{},
-                    "[out, in, 3, 3]; taken from the weight when it is not packed"},
-                   ops::epilogue_attribute()},
+    .attributes = ops::join({{"padding", AttributeType::integers, Ints{0, 0}, "zeros above and below, left and right"},
+                             {"tile", AttributeType::integer, std::int64_t{4}, "2 or 4"},
+                             ops::epilogue_attribute()},
+                            ops::packing_attributes()),
     .infer = infer_conv2d_winograd,
-    .epilogue = EpilogueUse::packed,
+    .lowered = true,
+    .packing = [](const Attributes& a) { return Packing{&kPackConv2dWinogradWeight, {{"tile", a.at("tile")}}}; },
     .cost = cost_conv2d_winograd,
     .amp = AmpClass::white,
     .forms = {{.shapes = {{1, 4, 4, 16}, {16, 16, 3, 3}}},

@@ -69,6 +69,7 @@ const OpDef kFusedReduction{
     .dtypes = {DType::f32},
     .attributes = attributes_of_fused_reduction(),
     .infer = infer_fused_reduction,
+    .lowered = true,
     .cost = cost_fused_reduction,
     .forms = {{.attributes = {{"program", ScalarProgram{.steps = {{.op = "square", .arguments = {0}}}}},
                               {"reduction", std::string("sum")}}}},

@@ -27,6 +27,7 @@ const OpDef kPackConv2dWinogradWeight{
     .dtypes = {DType::f32},
     .attributes = {{"tile", AttributeType::integer, std::int64_t{4}, "2 or 4"}},
     .infer = infer_pack_conv2d_winograd_weight,
+    .lowered = true,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::black,
     .packs = true,

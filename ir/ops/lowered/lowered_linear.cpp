@@ -1,0 +1,13 @@
+#include "ir/ops/lowered/lowered.h"
+
+namespace graven::ir {
+
+const OpDef kLoweredLinear = ops::lowered({
+    .name = "lowered_linear",
+    .doc = "linear, then the epilogue. A packed weight is in panels of 16 columns, made by pack_linear_weight.",
+    .inputs = {{"x"}, {"weight", InputRole::weight}, ops::kOptionalBias},
+    .lowers = &kLinear,
+    .packing = [](const Attributes&) { return Packing{&kPackLinearWeight, {}}; },
+});
+
+}  // namespace graven::ir

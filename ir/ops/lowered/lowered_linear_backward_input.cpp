@@ -1,0 +1,14 @@
+#include "ir/ops/lowered/lowered.h"
+
+namespace graven::ir {
+
+const OpDef kLoweredLinearBackwardInput = ops::lowered({
+    .name = "lowered_linear_backward_input",
+    .doc = "linear_backward_input, then the epilogue. A packed weight is in panels of 16 columns, made by "
+           "pack_linear_weight, transposed.",
+    .inputs = {{"dy"}, {"weight", InputRole::weight}},
+    .lowers = &kLinearBackwardInput,
+    .packing = [](const Attributes&) { return Packing{&kPackLinearWeight, {{"transposed", true}}}; },
+});
+
+}  // namespace graven::ir
