@@ -34,9 +34,9 @@ void add_check(CLI::App& app, int& status) {
     const codegen::Plan plan = codegen::make_plan(graph, target);
     fmt::print("{}: sound: {} nodes after {}, {} parameters and buffers{}; compiles to {} steps, arena {} bytes{}\n",
                *path, nodes, stage, graph.parameters.size(),
-               weights.empty() ? " (no weights beside it)" : ", weights fit", plan.steps.size(), plan.arena_bytes,
+               weights.empty() ? " (no weights beside it)" : ", weights fit", plan.steps.size(), plan.arena_bytes(),
                evaluation ? fmt::format("; its evaluation to {} steps, arena {} bytes", evaluation->plan.steps.size(),
-                                        evaluation->plan.arena_bytes)
+                                        evaluation->plan.arena_bytes())
                : unknown  ? "; how it is evaluated is not known"
                           : "");
     status = 0;

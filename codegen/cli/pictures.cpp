@@ -158,7 +158,7 @@ std::string graph_picture(const ir::Graph& graph) {
 std::string memory_picture(const ir::Graph& graph, const Plan& plan) {
   constexpr double kWidth = 1200, kHeight = 520, kLeft = 90, kTop = 50, kBottom = 40;
   const double steps = std::max<double>(1, static_cast<double>(plan.steps.size()));
-  const double top_bytes = std::max<double>(1, static_cast<double>(std::max(plan.arena_bytes, plan.lower_bound)));
+  const double top_bytes = std::max<double>(1, static_cast<double>(std::max(plan.arena_bytes(), plan.lower_bound())));
   auto x = [&](double step) { return kLeft + step / steps * (kWidth - kLeft - 20); };
   auto y = [&](double bytes) { return kHeight - kBottom - bytes / top_bytes * (kHeight - kTop - kBottom); };
   std::string out = fmt::format(
@@ -170,9 +170,9 @@ std::string memory_picture(const ir::Graph& graph, const Plan& plan) {
   out += fmt::format(
       "<text x=\"{}\" y=\"20\" font-size=\"14\">{}: arena {}, lower bound {} ({:.3f}), without reuse {}; {} buffers, "
       "{} steps</text>\n",
-      kLeft, xml_escape(graph.name), human_bytes(plan.arena_bytes), human_bytes(plan.lower_bound),
-      plan.lower_bound ? static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound) : 1.0,
-      human_bytes(plan.without_reuse), plan.buffers.size(), plan.steps.size());
+      kLeft, xml_escape(graph.name), human_bytes(plan.arena_bytes()), human_bytes(plan.lower_bound()),
+      plan.lower_bound() ? static_cast<double>(plan.arena_bytes()) / static_cast<double>(plan.lower_bound()) : 1.0,
+      human_bytes(plan.without_reuse()), plan.buffers.size(), plan.steps.size());
   // Bands behind the buffers: where backward and update begin.
   for (std::size_t s = 0; s < plan.steps.size();) {
     const ir::Phase phase = graph.nodes[at(plan.steps[s].node)].phase;
@@ -209,8 +209,8 @@ std::string memory_picture(const ir::Graph& graph, const Plan& plan) {
     }
   }
   for (const auto& [bytes, label, dash] :
-       {std::tuple<std::int64_t, const char*, const char*>{plan.arena_bytes, "arena", ""},
-        {plan.lower_bound, "bound", " stroke-dasharray=\"4 3\""}}) {
+       {std::tuple<std::int64_t, const char*, const char*>{plan.arena_bytes(), "arena", ""},
+        {plan.lower_bound(), "bound", " stroke-dasharray=\"4 3\""}}) {
     out += fmt::format("<line x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#303030\"{3}/>\n", kLeft,
                        kWidth - 20, y(static_cast<double>(bytes)), dash);
     out += fmt::format("<text x=\"4\" y=\"{:.1f}\">{} {}</text>\n", y(static_cast<double>(bytes)) + (*dash ? 14 : 4),

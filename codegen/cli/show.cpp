@@ -111,7 +111,7 @@ int show(const ShowArguments& o) {
     bool unknown = false;
     if (const auto evaluation = codegen::make_evaluation(given, graph, emit, unknown))
       text += fmt::format("\nThe evaluation, in the same memory, which takes {} bytes:\n",
-                          std::max(plan.arena_bytes, evaluation->plan.arena_bytes)) +
+                          std::max(plan.arena_bytes(), evaluation->plan.arena_bytes())) +
               codegen::memory_table(evaluation->graph, evaluation->plan);
     write_text(o.output, text);
   }

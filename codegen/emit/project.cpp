@@ -153,10 +153,10 @@ struct Prepared {
 };
 
 void require_budget(const Plan& plan, const EmitOptions& options, const char* what) {
-  if (options.memory_budget > 0 && plan.arena_bytes > options.memory_budget)
+  if (options.memory_budget > 0 && plan.arena_bytes() > options.memory_budget)
     throw UserError(
-        fmt::format("the {} takes {} bytes, the memory budget is {}", what, plan.arena_bytes, options.memory_budget))
-        .note(fmt::format("no placement can take less than {} bytes for this graph", plan.lower_bound));
+        fmt::format("the {} takes {} bytes, the memory budget is {}", what, plan.arena_bytes(), options.memory_budget))
+        .note(fmt::format("no placement can take less than {} bytes for this graph", plan.lower_bound()));
 }
 
 /// Whether the graph has been through the pass, or past it.
@@ -210,8 +210,17 @@ void note_extent(const Extent& extent, const EmitOptions& options, EmitReport& r
                         extent.bytes, sizes.empty() ? "" : " with " + sizes, options.selftest));
 }
 
+/// The plans of others are run by who made the target.
+void require_one_stream(const Target& target) {
+  const std::size_t spaces = target.passes.spaces.size(), streams = target.passes.streams.size();
+  if (spaces > 1 || streams > 1)
+    throw UserError(fmt::format("emitted programs have one memory space and one stream, {} has {} and {}", target.title,
+                                spaces, streams));
+}
+
 Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport& report) {
   Prepared p{traced, {}, {}, {}, {}, {}};
+  require_one_stream(target_named(options.target));
   require_passes_to_come(traced, options);
   if (options.update_in_backward) ask_for_update_in_backward(p.graph);
   record_options(p.graph, options);  // first: dumps can be emitted likewise
@@ -222,8 +231,8 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   p.plan = make_plan(p.graph, target_named(options.target));
   verify_plan(p.graph, p.plan);
   report.plan_milliseconds = milliseconds_since(start);
-  report.arena_bytes = p.plan.arena_bytes;
-  report.lower_bound = p.plan.lower_bound;
+  report.arena_bytes = p.plan.arena_bytes();
+  report.lower_bound = p.plan.lower_bound();
   require_budget(p.plan, options, "arena");
 
   bool unknown = false;
@@ -235,7 +244,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
         "will not take a held-out set");
   if (p.evaluation) {
     require_budget(p.evaluation->plan, options, "arena of an evaluation");
-    report.evaluation_bytes = p.evaluation->plan.arena_bytes;
+    report.evaluation_bytes = p.evaluation->plan.arena_bytes();
     if (!options.passes.dump_directory.empty())
       ir::write_graph((fs::path(options.passes.dump_directory) / kEvaluationFile).string(), p.evaluation->graph);
   }

@@ -483,14 +483,14 @@ class Builder {
                   .constant = is_step ? "kArenaBytes" : "kEvaluationBytes",
                   .ends = is_step ? "end" : "evaluation_end",
                   .guard = upper(name_) + (is_step ? "_MEMORY_PLAN" : "_EVALUATION_PLAN"),
-                  .arena_bytes = plan.arena_bytes,
-                  .lower_bound = plan.lower_bound,
+                  .arena_bytes = plan.arena_bytes(),
+                  .lower_bound = plan.lower_bound(),
                   .memory_budget = options_.memory_budget};
     text.lines =
         arena_lines(graph, plan, values, text.ends, is_step ? written_.functions : written_.evaluation_functions);
-    text.ratio = fmt::format(
-        "{:.3f}",
-        plan.lower_bound > 0 ? static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound) : 1.0);
+    text.ratio = fmt::format("{:.3f}", plan.lower_bound() > 0 ? static_cast<double>(plan.arena_bytes()) /
+                                                                    static_cast<double>(plan.lower_bound())
+                                                              : 1.0);
     return text;
   }
 

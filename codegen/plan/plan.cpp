@@ -5,6 +5,7 @@
 #include "codegen/plan/arena.h"
 #include "codegen/plan/schedule.h"
 #include "codegen/plan/storage.h"
+#include "codegen/plan/streams.h"
 #include "ir/diagnostic.h"
 
 namespace graven::codegen {
@@ -14,19 +15,21 @@ namespace {
 /// The buffers and which value lies in which, from the lives of the values in the order of execution.
 class Allocation {
  public:
-  Allocation(const ir::Graph& graph, const Storage& storage, Plan& plan)
+  Allocation(const ir::Graph& graph, const Storage& storage, const HappensBefore& happens_before, Plan& plan)
       : graph_(graph),
         storage_(storage),
+        happens_before_(happens_before),
         plan_(plan),
         last_use_(graph.values.size(), -1),
         buffer_(graph.values.size(), -1) {
     const std::int32_t steps = static_cast<std::int32_t>(plan.steps.size());
     for (std::int32_t s = 0; s < steps; ++s)
       for (const ir::ValueId v : node(s).inputs)
-        if (storage.in_arena(v)) last_use_[at(storage.root[at(v)])] = s;
+        if (storage.in_arena(v)) last_use_[at(storage.root[at(v)])] = s, readers_[storage.root[at(v)]].push_back(s);
     for (std::size_t v = 0; v < graph.values.size(); ++v)
       if (storage.pinned[v]) last_use_[v] = steps;  // one beyond: nothing takes over its memory
     for (std::int32_t s = 0; s < steps; ++s) run(s);
+    for (std::int32_t s = 0; s < steps; ++s) live_beside(s);
     for (Buffer& b : plan.buffers) b.last = std::min(b.last, steps - 1);
   }
 
@@ -55,14 +58,37 @@ class Allocation {
         continue;
       }
       buffer_[at(v)] = static_cast<std::int32_t>(plan_.buffers.size());
-      plan_.buffers.push_back({graph_.value(v).name, {v}, storage_.bytes[at(v)], 0, s, last});
+      plan_.buffers.push_back({graph_.value(v).name, {v}, storage_.bytes[at(v)], 0, s, last, storage_.space(v)});
     }
     if (step.call.workspace_bytes > 0) {
       step.workspace = static_cast<std::int32_t>(plan_.buffers.size());
       const std::int64_t bytes = plan_.aligned(*step.call.workspace_bytes);
       const std::string& name = graph_.value(n.outputs.empty() ? n.inputs[0] : n.outputs[0]).name;
-      plan_.buffers.push_back({name + " workspace", {}, bytes, 0, s, s});
+      const std::int32_t space = ir::place_of({graph_, n}, plan_.target->passes).space;
+      plan_.buffers.push_back({name + " workspace", {}, bytes, 0, s, s, space});
     }
+  }
+
+  /// What a step reads and writes lives as long as others may run beside it.
+  void live_beside(std::int32_t s) {
+    const Step& step = plan_.steps[at(s)];
+    const std::int32_t last = happens_before_.last_beside(s);
+    const auto live = [&](std::int32_t buffer) {
+      if (buffer >= 0) plan_.buffers[at(buffer)].last = std::max(plan_.buffers[at(buffer)].last, last);
+    };
+    if (last == s || step.call.name.empty()) return;
+    for (const auto* list : {&node(s).inputs, &node(s).outputs})
+      for (const ir::ValueId v : *list)
+        if (storage_.in_arena(v)) live(buffer_[at(storage_.root[at(v)])]);
+    live(step.workspace);
+  }
+
+  /// Whether whoever reads the value, but step s, is done when that begins.
+  bool is_last_reader(std::int32_t s, ir::ValueId root) const {
+    const std::vector<std::int32_t>& readers = readers_(root);
+    return last_use_[at(root)] == s && std::all_of(readers.begin(), readers.end(), [&](std::int32_t reader) {
+             return reader == s || plan_.steps[at(reader)].call.name.empty() || happens_before_(reader, s);
+           });
   }
 
   /// The buffer of an input whose life ends at step s and which an output may overwrite; -1 if there is none.
@@ -78,7 +104,7 @@ class Allocation {
       const ir::ValueId input = at(i) < n.inputs.size() ? n.inputs[at(i)] : ir::kNone;
       if (!storage_.in_arena(input)) continue;
       const ir::ValueId r = storage_.root[at(input)];
-      if (last_use_[at(r)] != s || buffer_[at(r)] < 0) continue;
+      if (buffer_[at(r)] < 0 || storage_.space(r) != storage_.space(v) || !is_last_reader(s, r)) continue;
       if (std::count(n.outputs.begin(), n.outputs.end(), plan_.buffers[at(buffer_[at(r)])].values.back()) > 0)
         continue;  // another output has it
       if (graph_.type(r).dtype != graph_.type(v).dtype || graph_.type(r).shape.numel() != graph_.type(v).shape.numel())
@@ -97,8 +123,10 @@ class Allocation {
 
   const ir::Graph& graph_;
   const Storage& storage_;
+  const HappensBefore& happens_before_;
   Plan& plan_;
-  std::vector<std::int32_t> last_use_, buffer_;  // by root
+  std::vector<std::int32_t> last_use_, buffer_;     // by root
+  ir::ByValue<std::vector<std::int32_t>> readers_;  // by root: steps
 };
 
 /// What is read in the prepare phase alone goes into the step that reads it last.
@@ -119,6 +147,25 @@ void find_last_reads(const ir::Graph& graph, const Storage& storage, Plan& plan)
   }
 }
 
+/// Places the buffers of each memory space in its arena.
+void place_in_arenas(Plan& plan) {
+  plan.arenas.resize(plan.target->passes.spaces.size());
+  for (std::size_t space = 0; space < plan.arenas.size(); ++space) {
+    std::vector<Buffer> own;
+    for (const Buffer& b : plan.buffers)
+      if (at(b.space) == space) own.push_back(b);
+    Arena& arena = plan.arenas[space];
+    arena.lower_bound = arena_lower_bound(own);
+    arena.bytes = place_buffers(own);
+    auto placed = own.begin();
+    for (Buffer& b : plan.buffers) {
+      if (at(b.space) != space) continue;
+      b.offset = (placed++)->offset;
+      arena.without_reuse += b.bytes;
+    }
+  }
+}
+
 }  // namespace
 
 Plan make_plan(const ir::Graph& graph, const Target& target, bool keep_results) {
@@ -131,7 +178,7 @@ Plan make_plan(const ir::Graph& graph, const Target& target, bool keep_results) 
   for (const ir::Node& node : graph.nodes) calls.push_back(target.lower({graph, node}));
   std::vector<const ir::KernelCall*> by_node;
   for (const ir::KernelCall& call : calls) by_node.push_back(&call);
-  const Storage storage(graph, plan.alignment, plan.keeps_results, by_node);
+  const Storage storage(graph, plan.alignment, plan.keeps_results, by_node, ir::memory_spaces(graph, target.passes));
 
   plan.steps.reserve(graph.nodes.size());
   for (const ir::NodeId n : schedule(graph, storage, calls)) {
@@ -140,12 +187,14 @@ Plan make_plan(const ir::Graph& graph, const Target& target, bool keep_results) 
       plan.steps.push_back({n, {}, -1, {.bytes = 0}, {}});
     else
       plan.steps.push_back({n, std::move(calls[at(n)]), -1, ir::cost_of({graph, node}), {}});
+    plan.steps.back().stream = ir::place_of({graph, node}, target.passes).stream;
     if (node.phase == ir::Phase::prepare) continue;
     plan.flops += plan.steps.back().cost.flops;
     plan.bytes += plan.steps.back().cost.bytes;
   }
   find_last_reads(graph, storage, plan);
-  const Allocation allocation(graph, storage, plan);
+  const HappensBefore happens_before(graph, storage, plan);
+  const Allocation allocation(graph, storage, happens_before, plan);
   plan.placements.resize(graph.values.size());
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const ir::ValueId r = storage.root[v];
@@ -160,9 +209,7 @@ Plan make_plan(const ir::Graph& graph, const Target& target, bool keep_results) 
     if (p.home == Home::output) p.buffer = storage.output[v];
     if (p.home == Home::gradient) p.parameter = storage.parameter[v];
   }
-  plan.lower_bound = arena_lower_bound(plan.buffers);
-  plan.arena_bytes = place_buffers(plan.buffers);
-  for (const Buffer& b : plan.buffers) plan.without_reuse += b.bytes;
+  place_in_arenas(plan);
   return plan;
 }
 

@@ -3,11 +3,11 @@
 //
 //   Plan plan = make_plan(graph);                    // the graph has been through ir::run_passes
 //   plan.steps[3].call.name                          // "linear"
-//   plan.arena_bytes, plan.lower_bound               // 345088, 345088
+//   plan.arena_bytes(), plan.lower_bound()           // 345088, 345088
 //   const Placement& p = plan.placements[value];     // p.home == Home::arena: plan.buffers[p.buffer].offset
 //
-// storage.h finds aliases and homes, schedule.h orders the nodes, arena.h places buffers, verify.cpp checks the result;
-// the operators choose their kernels (ir::lower).
+// storage.h finds aliases and homes, schedule.h orders the nodes, streams.h says what waits for what, arena.h places
+// buffers, verify.cpp and verify_streams.cpp check the result; the operators choose their kernels (ir::lower).
 #pragma once
 
 #include <cstddef>
@@ -47,13 +47,22 @@ struct Placement {
   ir::ValueId parameter = ir::kNone;  ///< gradient: the parameter it belongs to
 };
 
-/// A piece of the arena. Several values share one when each takes over the last one's memory in place.
+/// A piece of its space's arena. Several values share one when each takes over the last one's memory in place.
 struct Buffer {
   std::string name;                 ///< of the value that is written first, or "<value> workspace"
   std::vector<ir::ValueId> values;  ///< in order of writing; empty for a workspace
   std::int64_t bytes = 0;           ///< at the symbols' maxima, rounded up to the alignment
   std::int64_t offset = 0;
-  std::int32_t first = 0, last = 0;  ///< steps, inclusive
+  /// Steps, inclusive: its life ends with the last one that may run beside one that reads or writes it.
+  std::int32_t first = 0, last = 0;
+  std::int32_t space = 0;  ///< of the target's
+};
+
+/// Of a memory space.
+struct Arena {
+  std::int64_t bytes = 0;          ///< the peak
+  std::int64_t lower_bound = 0;    ///< the largest sum of live bytes over the steps
+  std::int64_t without_reuse = 0;  ///< the sum of all buffers
 };
 
 struct Step {
@@ -64,6 +73,10 @@ struct Step {
   /// Of the prepare phase: weights, and what was prepared from them, that no later step reads. Who alone holds the
   /// weights may give up their memory.
   std::vector<ir::ValueId> last_reads;
+  std::int32_t stream = 0;  ///< of the target's; each runs its steps in the order of the plan
+  /// Earlier steps on other streams that must be done before: those that neither stands behind on its own stream nor
+  /// other waits see to.
+  std::vector<std::int32_t> waits = {};
 };
 
 struct Plan {
@@ -74,12 +87,19 @@ struct Plan {
   std::int64_t alignment = 64;
   /// Rounded up to the alignment.
   std::int64_t aligned(std::int64_t bytes) const { return (bytes + alignment - 1) / alignment * alignment; }
-  std::int64_t arena_bytes = 0;    ///< the peak
-  std::int64_t lower_bound = 0;    ///< the largest sum of live bytes over the steps
-  std::int64_t without_reuse = 0;  ///< the sum of all buffers
-  double flops = 0, bytes = 0;     ///< a call, at the symbols' maxima, without the prepare phase
-  bool keeps_results = false;  ///< results of an inference stay in the arena, where the caller reads them, instead of
-                               ///< the caller's memory
+  std::vector<Arena> arenas;  ///< by memory space of the target
+  /// Of all spaces together.
+  std::int64_t arena_bytes() const { return sum(&Arena::bytes); }
+  std::int64_t lower_bound() const { return sum(&Arena::lower_bound); }
+  std::int64_t without_reuse() const { return sum(&Arena::without_reuse); }
+  std::int64_t sum(std::int64_t Arena::* field) const {
+    std::int64_t total = 0;
+    for (const Arena& arena : arenas) total += arena.*field;
+    return total;
+  }
+  double flops = 0, bytes = 0;  ///< a call, at the symbols' maxima, without the prepare phase
+  bool keeps_results = false;   ///< results of an inference stay in the arena, where the caller reads them, instead of
+                                ///< the caller's memory
 };
 
 /// Schedules, chooses kernels, places buffers. The graph has been through the passes for this target. Near-linear in
@@ -119,7 +139,8 @@ inline std::optional<std::int64_t> ignored_label(const ir::Graph& graph, const P
 /// Checks what must hold of every plan, by other code than what makes plans: every node once, finding in the plan's
 /// memory what it finds in the graph's order, in a first call and in a second; no two buffers that live at one time
 /// share a byte; every value inside its buffer's life; nothing written over what its kernel still reads; offsets
-/// aligned; peak and bound as stated. Internal error otherwise.
+/// aligned; peak and bound as stated; what a step reads and writes in its memory space, and nothing that another stream
+/// may write, or read while it is written, for want of a wait. Internal error otherwise.
 void verify_plan(const ir::Graph& graph, const Plan& plan);
 
 }  // namespace graven::codegen

@@ -57,14 +57,15 @@ std::vector<GradientOf> parameter_gradients(const ir::Graph& graph) {
 }
 
 Storage::Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_results,
-                 std::span<const ir::KernelCall* const> calls)
+                 std::span<const ir::KernelCall* const> calls, ir::ByValue<std::int32_t> spaces)
     : root(graph.values.size()),
       home(graph.values.size()),
       output(graph.values.size(), -1),
       parameter(graph.values.size(), ir::kNone),
       bytes(graph.values.size()),
       pinned(graph.values.size(), false),
-      left_out(graph.nodes.size(), false) {
+      left_out(graph.nodes.size(), false),
+      space(std::move(spaces)) {
   take_over_variables(graph);
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     home[v] = home_of(graph.values[v].kind);
@@ -141,6 +142,7 @@ void Storage::add_up_in_place(const ir::Graph& graph, std::span<const ir::Kernel
       if (node.inputs[at(i)] == ir::kNone) continue;
       const ir::ValueId v = root[at(node.inputs[at(i)])];
       if (home[at(v)] != Home::arena || pinned[at(v)] || reads[at(v)] != 1 || maker[at(v)] < 0) continue;
+      if (space(v) != space(sum)) continue;
       if (graph.nodes[at(maker[at(v)])].phase != node.phase || graph.type(v).dtype != graph.type(sum).dtype) continue;
       if (byte_count(graph.type(v)) == byte_count(graph.type(sum))) return v;
     }
@@ -185,6 +187,7 @@ void Storage::leave_copies_out(const ir::Graph& graph, std::span<const ir::Kerne
     if (root[at(value)] != value || made < 0) continue;
     if (moved[at(value)] != value) continue;  // another variable has it: this one copies
     if (home[at(target)] != Home::parameter || home[at(value)] != Home::arena || pinned[at(value)]) continue;
+    if (space(value) != space(target)) continue;
     const ir::Node& maker = graph.nodes[at(made)];
     if (maker.phase != node.phase) continue;
     // Whoever reads the old value does so before it is gone: the maker itself only where its kernel allows it.

@@ -7,15 +7,16 @@
 #include <vector>
 
 #include "codegen/plan/plan.h"
+#include "ir/analysis.h"
 #include "ir/graph.h"
 
 namespace graven::codegen {
 
 struct Storage {
   /// Finds aliases and homes. Home::alias is not used here: `root` says it. `keep_results`: see Plan::keeps_results.
-  /// `calls`: what each node becomes.
+  /// `calls`: what each node becomes. `space`: the memory space of each value.
   Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_results,
-          std::span<const ir::KernelCall* const> calls);
+          std::span<const ir::KernelCall* const> calls, ir::ByValue<std::int32_t> space);
 
   std::vector<ir::ValueId> root;       ///< by value: the value whose memory it is
   std::vector<Home> home;              ///< by value: of its root
@@ -26,6 +27,7 @@ struct Storage {
   /// By node: a copy that moves nothing, because what a variable is to hold is computed where the variable lies: a
   /// module's counters and running statistics. `root` of what is copied is the variable then.
   std::vector<bool> left_out;
+  ir::ByValue<std::int32_t> space;
 
   bool in_arena(ir::ValueId value) const { return value != ir::kNone && home[at(value)] == Home::arena; }
 

@@ -10,8 +10,8 @@
 
 namespace graven::codegen {
 
-/// A few lines: the arena's bytes beside their lower bound and their sum without reuse; the bytes of parameters,
-/// buffers and optimizer state; the work of a call.
+/// A few lines: each arena's bytes beside their lower bound and their sum without reuse; the bytes of parameters,
+/// buffers and optimizer state; the work of a call; the steps of each stream where there are several.
 std::string memory_summary(const ir::Graph& graph, const Plan& plan);
 
 /// The arena's bytes, and one line a buffer: offset, bytes, first and last step, the values that lie in it.

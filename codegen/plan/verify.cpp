@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "codegen/plan/plan.h"
+#include "codegen/plan/verify_streams.h"
 #include "ir/analysis.h"
 #include "ir/diagnostic.h"
 #include "ir/ops.h"
@@ -31,28 +32,37 @@ std::int64_t bytes_of(const ir::TensorType& type) {
   return bytes;
 }
 
+/// Of an arena; of what has no buffer, begin is -1.
+struct Piece {
+  std::int64_t begin = -1, bytes = 0;
+  std::int32_t space = 0;
+  std::int64_t end() const { return begin + bytes; }
+};
+
 /// The marks of what is not in the arena, and of pieces of the arena.
 class Memory {
  public:
   Mark& of(ValueId value) { return marks_.try_emplace(value, kNothing).first->second; }
   Mark& of(Home home, std::int32_t index) { return homes_.try_emplace({home, index}, kNothing).first->second; }
 
-  Mark piece(std::int64_t begin, std::int64_t bytes) const {
-    const auto found = pieces_.find(begin);
-    return found != pieces_.end() && found->second.first == begin + bytes ? found->second.second : kNothing;
+  Mark piece(const Piece& piece) {
+    const auto& pieces = pieces_[piece.space];
+    const auto found = pieces.find(piece.begin);
+    return found != pieces.end() && found->second.first == piece.end() ? found->second.second : kNothing;
   }
-  void write(std::int64_t begin, std::int64_t bytes, Mark mark) {
-    const std::int64_t end = begin + bytes;
-    auto next = pieces_.lower_bound(begin);
-    if (next != pieces_.begin() && std::prev(next)->second.first > begin) --next;
-    while (next != pieces_.end() && next->first < end) next = pieces_.erase(next);
-    if (bytes > 0 && mark != kNothing) pieces_.emplace(begin, std::pair(end, mark));
+  void write(const Piece& piece, Mark mark) {
+    auto& pieces = pieces_[piece.space];
+    auto next = pieces.lower_bound(piece.begin);
+    if (next != pieces.begin() && std::prev(next)->second.first > piece.begin) --next;
+    while (next != pieces.end() && next->first < piece.end()) next = pieces.erase(next);
+    if (piece.bytes > 0 && mark != kNothing) pieces.emplace(piece.begin, std::pair(piece.end(), mark));
   }
 
  private:
   std::map<ValueId, Mark> marks_;
   std::map<std::pair<Home, std::int32_t>, Mark> homes_;
-  std::map<std::int64_t, std::pair<std::int64_t, Mark>> pieces_;  // by begin: end, mark; they do not overlap
+  /// By space, by begin: end, mark; they do not overlap.
+  std::map<std::int32_t, std::map<std::int64_t, std::pair<std::int64_t, Mark>>> pieces_;
 };
 
 class Verifier {
@@ -63,6 +73,7 @@ class Verifier {
     verify_steps();
     verify_placements();
     verify_buffers();
+    verify_streams(graph_, plan_);
     for (std::size_t v = 0; v < graph_.values.size(); ++v)
       if (graph_.values[v].kind != ir::ValueKind::node) given(static_cast<ValueId>(v));
     // What is prepared, and what a call leaves behind, must do for the next call, too.
@@ -83,10 +94,11 @@ class Verifier {
   const std::string& name(ValueId v) const { return graph_.values[at(v)].name; }
   ValueId owner(ValueId v) const { return place(v).home == Home::alias ? place(v).alias_of : v; }
   bool in_arena(ValueId v) const { return place(owner(v)).home == Home::arena; }
-  /// The first byte in the arena and the number of bytes there; of what has no buffer, -1.
-  std::pair<std::int64_t, std::int64_t> piece(ValueId v) const {
+  Piece piece(ValueId v) const {
     const std::int32_t buffer = place(owner(v)).buffer;
-    return {buffer < 0 ? -1 : plan_.buffers[at(buffer)].offset, bytes_of(graph_.type(owner(v)))};
+    if (buffer < 0) return {};
+    const Buffer& b = plan_.buffers[at(buffer)];
+    return {b.offset, bytes_of(graph_.type(owner(v))), b.space};
   }
   bool is_empty(ValueId v) const { return bytes_of(graph_.type(v)) == 0; }
 
@@ -129,15 +141,23 @@ class Verifier {
     }
   }
 
-  /// Sweeps over the steps: whatever lives is kept by offset, so only neighbours need comparing.
   void verify_buffers() const {
+    GRAVEN_CHECK(plan_.arenas.size() == plan_.target->passes.spaces.size(), "a memory space has no arena");
+    for (const Buffer& b : plan_.buffers)
+      GRAVEN_CHECK(b.space >= 0 && at(b.space) < plan_.arenas.size(), b.name + " lies in a space that does not exist");
+    for (std::size_t space = 0; space < plan_.arenas.size(); ++space) verify_arena(space);
+  }
+  /// Sweeps over the steps: whatever lives is kept by offset, so only neighbours need comparing.
+  void verify_arena(std::size_t space) const {
+    const Arena& arena = plan_.arenas[space];
     std::int64_t peak = 0;
     std::map<std::int32_t, std::int64_t> change;  // of the bytes alive, by step
     std::vector<std::int32_t> starts, ends;
     for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
       const Buffer& b = plan_.buffers[i];
+      if (at(b.space) != space) continue;
       GRAVEN_CHECK(b.first <= b.last && b.first >= 0 && at(b.last) < plan_.steps.size(), b.name + " has no life");
-      GRAVEN_CHECK(b.bytes >= 0 && b.offset >= 0 && b.offset + b.bytes <= plan_.arena_bytes,
+      GRAVEN_CHECK(b.bytes >= 0 && b.offset >= 0 && b.offset + b.bytes <= arena.bytes,
                    b.name + " lies outside the arena");
       GRAVEN_CHECK(b.offset % plan_.alignment == 0 && b.bytes % plan_.alignment == 0, b.name + " is not aligned");
       if (b.bytes == 0) continue;
@@ -167,10 +187,10 @@ class Verifier {
                      buffer(i).name + " and " + above.name + " overlap while both live");
       }
     }
-    GRAVEN_CHECK(peak == plan_.arena_bytes, "the stated peak is not the peak");
+    GRAVEN_CHECK(peak == arena.bytes, "the stated peak is not the peak");
     std::int64_t alive_bytes = 0, most = 0;
     for (const auto& [step, bytes] : change) most = std::max(most, alive_bytes += bytes);
-    GRAVEN_CHECK(most == plan_.lower_bound, "the stated bound is not the bound");
+    GRAVEN_CHECK(most == arena.lower_bound, "the stated bound is not the bound");
   }
 
   /// A mark that stands in the value before the first call, in the graph's memory and in the plan's.
@@ -188,8 +208,8 @@ class Verifier {
   }
   Mark read(ValueId v) {
     if (!in_arena(v)) return planned(v);
-    const auto [begin, bytes] = piece(v);
-    return begin < 0 ? kNothing : in_plan_.piece(begin, bytes);
+    const Piece own = piece(v);
+    return own.begin < 0 ? kNothing : in_plan_.piece(own);
   }
 
   /// The value whose memory `v` is where nothing is planned: its own, unless a view made it.
@@ -273,7 +293,7 @@ class Verifier {
       planned(v) = mark;
       return;
     }
-    if (const auto [begin, bytes] = piece(v); begin >= 0) in_plan_.write(begin, bytes, mark);
+    if (const Piece own = piece(v); own.begin >= 0) in_plan_.write(own, mark);
   }
 
   void verify_writable(ValueId v, const ir::Node& node) const {
@@ -301,7 +321,8 @@ class Verifier {
                  std::string(op) + " has scratch memory that does not exist");
     const Buffer& b = plan_.buffers[at(step.workspace)];
     const auto here = static_cast<std::int32_t>(s);
-    GRAVEN_CHECK(b.values.empty() && b.first == here && b.last == here && b.bytes >= step.call.workspace_bytes,
+    const bool ends = b.last == here || plan_.target->passes.streams.size() > 1;
+    GRAVEN_CHECK(b.values.empty() && b.first == here && ends && b.bytes >= step.call.workspace_bytes,
                  b.name + " is too small or at another step");
   }
   /// Where an output lies over an input, the kernel must take that, of every input that lies there.
@@ -348,14 +369,13 @@ class Verifier {
   bool overlap(ValueId a, ValueId b) {
     if (in_arena(a) != in_arena(b)) return false;
     if (!in_arena(a)) return &planned(a) == &planned(b);
-    const auto [begin_a, bytes_a] = piece(a);
-    const auto [begin_b, bytes_b] = piece(b);
-    return begin_a >= 0 && begin_b >= 0 && begin_a < begin_b + bytes_b && begin_b < begin_a + bytes_a;
+    const Piece x = piece(a), y = piece(b);
+    return x.begin >= 0 && y.begin >= 0 && x.space == y.space && x.begin < y.end() && y.begin < x.end();
   }
   /// Element upon element.
   bool same_place(ValueId a, ValueId b) const {
     return ir::size_of(graph_.type(a).dtype) == ir::size_of(graph_.type(b).dtype) &&
-           bytes_of(graph_.type(a)) == bytes_of(graph_.type(b)) && (!in_arena(a) || piece(a).first == piece(b).first);
+           bytes_of(graph_.type(a)) == bytes_of(graph_.type(b)) && (!in_arena(a) || piece(a).begin == piece(b).begin);
   }
 
   /// After a call: what the caller reads is what the graph makes of it.

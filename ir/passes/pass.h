@@ -9,9 +9,18 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/analysis.h"
 #include "ir/graph.h"
 
 namespace graven::ir {
+
+/// Where a node's kernel runs, and where what it reads and writes lies.
+struct Place {
+  std::int32_t stream = 0, space = 0;
+};
+
+/// One of each.
+inline constexpr std::string_view kMemory[] = {"memory"}, kStream[] = {"stream"};
 
 /// What passes ask about the machine that a program is made for; the rest stands in its folder of codegen/targets.
 struct TargetTraits {
@@ -19,7 +28,19 @@ struct TargetTraits {
   std::span<const DType> epilogues = {};      ///< in these dtypes kernels apply what alone reads their result
   std::span<const DType> channels_last = {};  ///< in these images lie as [n, h, w, c] where convolutions gain by it
   bool packs_weights = false;                 ///< convolutions take epilogues with packed weights alone
+  /// Kinds of memory. What is given and kept, and results, lie in the first.
+  std::span<const std::string_view> spaces = kMemory;
+  /// Each runs its kernels one after the other, beside the others.
+  std::span<const std::string_view> streams = kStream;
+  /// nullptr: all in the first ones. Of a copy the stream counts, for it may read another space than it writes.
+  Place (*place)(const NodeView& node) = nullptr;
 };
+
+/// The place of a node: its target's, but what prepares weights does so in the first ones, and what changes variables
+/// in the first space.
+Place place_of(const NodeView& node, const TargetTraits& target);
+/// By value, the space that it lies in: its maker's; of a copy, that of whoever reads it first.
+ByValue<std::int32_t> memory_spaces(const Graph& graph, const TargetTraits& target);
 
 /// The processor that Graven itself runs on: what is meant where nobody says otherwise.
 inline constexpr DType kHostDTypes[] = {DType::f32};

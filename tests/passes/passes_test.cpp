@@ -24,6 +24,7 @@
 #include "ir/passes/derive_evaluation.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "tests/targets/scattered_target.h"
 
 namespace graven::tests {
 namespace {
@@ -65,8 +66,8 @@ std::string read_text(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// A file of cases: a graph, a line "==== after PASS" (with " (cuda)" behind it where that is the target), and the
-/// graph that the pass makes of it.
+/// A file of cases: a graph, a line "==== after PASS" (with " (cuda)" behind it where that is the target, or another),
+/// and the graph that the pass makes of it.
 struct Case {
   std::string pass, name, before, separator, after;
   const ir::TargetTraits* target = &ir::kHost;
@@ -83,7 +84,8 @@ Case read_case(const std::filesystem::path& path) {
   if (begin == std::string::npos) return c;  // a new case: the test says what is missing
   c.separator = text.substr(begin, end - begin);
   c.after = text.substr(std::min(text.size(), end + 2));  // there is an empty line between
-  if (c.separator.ends_with(" (cuda)")) c.target = &codegen::cuda_target().passes;
+  for (const ir::TargetTraits* target : {&codegen::cuda_target().passes, &kScattered})
+    if (c.separator.ends_with(" (" + std::string(target->name) + ")")) c.target = target;
   return c;
 }
 
@@ -106,7 +108,8 @@ Graph graph_of(const std::string& pass, const std::string& name) {
 
 /// Compares what the pass makes with the file, or writes it.
 void check_case(const Case& c, const std::string& after) {
-  const std::string suffix = c.target == &ir::kHost ? "" : " (cuda)", separator = "==== after " + c.pass + suffix;
+  const std::string suffix = c.target == &ir::kHost ? "" : " (" + std::string(c.target->name) + ")",
+                    separator = "==== after " + c.pass + suffix;
   if (bless) {
     std::ofstream(c.path(), std::ios::binary) << c.before << separator << "\n\n" << after;
     return;

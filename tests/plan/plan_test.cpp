@@ -126,9 +126,9 @@ TEST(Plan, ChainTakesTwoBuffersAndWritesTheResultToTheCaller) {
   for (int i = 0; i < 6; ++i) chain.push_back(v = b.call(kPlain, {v}));
   b.graph.outputs = {v};
   const Plan plan = b.plan();
-  EXPECT_EQ(plan.arena_bytes, 2 * 448);  // 400 bytes each, rounded up to 64
-  EXPECT_EQ(plan.lower_bound, 2 * 448);
-  EXPECT_EQ(plan.without_reuse, 5 * 448);
+  EXPECT_EQ(plan.arena_bytes(), 2 * 448);  // 400 bytes each, rounded up to 64
+  EXPECT_EQ(plan.lower_bound(), 2 * 448);
+  EXPECT_EQ(plan.without_reuse(), 5 * 448);
   EXPECT_EQ(place(plan, v).home, Home::output);
   EXPECT_EQ(place(plan, v).buffer, 0);
   EXPECT_EQ(place(plan, b.graph.inputs[0]).home, Home::input);
@@ -224,7 +224,7 @@ TEST(Plan, WorkspaceLivesForOneStep) {
   const Plan plan = b.plan();
   ASSERT_GE(plan.steps[0].workspace, 0);
   EXPECT_EQ(plan.buffers[static_cast<std::size_t>(plan.steps[0].workspace)].bytes, 1024);
-  EXPECT_EQ(plan.arena_bytes, 64 + 1024);
+  EXPECT_EQ(plan.arena_bytes(), 64 + 1024);
 }
 
 TEST(Plan, WritersWaitForReadersAndReadersForWriters) {
@@ -252,7 +252,7 @@ TEST(Plan, ABetterOrderIsFound) {
   for (const ValueId v : large) small.push_back(b.resize({v}, 16));
   b.graph.outputs = {b.call(kPlain, small)};
   const Plan plan = b.plan();
-  EXPECT_LT(plan.arena_bytes, 2 * 40064);
+  EXPECT_LT(plan.arena_bytes(), 2 * 40064);
 }
 
 /// The order of a plan, by node.
@@ -290,7 +290,7 @@ TEST(Plan, OnlyWhatLiesAroundAtThePeakMoves) {
   b.graph.outputs = {b.resize(late, 10)};
   const Plan plan = b.plan();
   EXPECT_EQ(order_of(plan), (std::vector<ir::NodeId>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 11}));
-  EXPECT_LT(plan.lower_bound, 25000);  // two of 3000 floats and the small ones
+  EXPECT_LT(plan.lower_bound(), 25000);  // two of 3000 floats and the small ones
 }
 
 TEST(Plan, WhatReplacesItsInputStaysWhereTheProgramHasIt) {
@@ -308,7 +308,7 @@ TEST(Plan, WhatReplacesItsInputStaysWhereTheProgramHasIt) {
   const ValueId sum = b.call(kPlain, small, Phase::backward), slope = b.call(kInPlace, {kept}, Phase::backward);
   b.graph.outputs = {resize({slope, sum}, 16)};
   const Plan plan = b.plan();
-  EXPECT_LT(plan.arena_bytes, 3 * 40064);
+  EXPECT_LT(plan.arena_bytes(), 3 * 40064);
   std::vector<ValueId> order;
   for (const Step& step : plan.steps) order.push_back(b.graph.nodes[static_cast<std::size_t>(step.node)].outputs[0]);
   EXPECT_LT(std::find(order.begin(), order.end(), sum), std::find(order.begin(), order.end(), slope));
@@ -437,7 +437,7 @@ std::vector<std::vector<ir::NodeId>> edges(const Graph& graph) {
   std::vector<const KernelCall*> by_node;
   for (const ir::Node& node : graph.nodes) calls.push_back(lower({graph, node}));
   for (const KernelCall& call : calls) by_node.push_back(&call);
-  return dependencies(graph, Storage(graph, 64, false, by_node));
+  return dependencies(graph, Storage(graph, 64, false, by_node, ir::ByValue<std::int32_t>()));
 }
 
 // Nothing but a write and a read of one memory keeps these nodes in order: no result of one is an input of the other.
@@ -549,7 +549,7 @@ TEST(Plan, SymbolicShapesArePlannedForTheMaximum) {
   const ValueId x = b.graph.add_input("x", {DType::f32, {ir::Dim("batch", 32), 10}});
   const ValueId y = b.call(kPlain, {x});
   b.graph.outputs = {b.call(kPlain, {y})};
-  EXPECT_EQ(b.plan().arena_bytes, 32 * 40);
+  EXPECT_EQ(b.plan().arena_bytes(), 32 * 40);
 }
 
 TEST(Plan, TensorsBeyondMemoryAreAUserError) {
@@ -575,11 +575,11 @@ TEST(Plan, WhatAVariableIsToHoldIsMadeByACopyOrAnUpdate) {
 
 TEST(Plan, EmptyGraphAndEmptyTensors) {
   Builder b;
-  EXPECT_EQ(b.plan().arena_bytes, 0);
+  EXPECT_EQ(b.plan().arena_bytes(), 0);
   const ValueId x = b.graph.add_input("x", floats(0));
   const ValueId y = b.call(kPlain, {x});
   b.graph.outputs = {b.call(kPlain, {y, y})};
-  EXPECT_EQ(b.plan().arena_bytes, 0);
+  EXPECT_EQ(b.plan().arena_bytes(), 0);
 }
 
 /// A random graph: nodes of every kind over recent and old values, sizes over four orders of magnitude.
@@ -632,11 +632,11 @@ TEST(Plan, RandomGraphsKeepEveryInvariant) {
     const Plan plan = make_plan(graph, planning_target());
     ASSERT_NO_THROW(verify_plan(graph, plan)) << "seed " << seed;
     const Plan again = make_plan(graph, planning_target());
-    ASSERT_EQ(plan.arena_bytes, again.arena_bytes);
+    ASSERT_EQ(plan.arena_bytes(), again.arena_bytes());
     for (std::size_t i = 0; i < plan.buffers.size(); ++i) ASSERT_EQ(plan.buffers[i].offset, again.buffers[i].offset);
-    above += static_cast<double>(plan.arena_bytes) > 1.02 * static_cast<double>(plan.lower_bound);
-    if (plan.lower_bound > 0)
-      worst = std::max(worst, static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound));
+    above += static_cast<double>(plan.arena_bytes()) > 1.02 * static_cast<double>(plan.lower_bound());
+    if (plan.lower_bound() > 0)
+      worst = std::max(worst, static_cast<double>(plan.arena_bytes()) / static_cast<double>(plan.lower_bound()));
   }
   // Sizes over four orders of magnitude and arbitrary lives; networks are kinder.
   EXPECT_LE(worst, 1.06);
@@ -670,7 +670,7 @@ TEST(Plan, TheCheckerCatchesOverlapsAndLateReads) {
   bad.buffers[0].last = bad.buffers[0].first;
   EXPECT_THROW(verify_plan(b.graph, bad), InternalError);
   bad = good;
-  bad.arena_bytes += 64;
+  bad.arenas[0].bytes += 64;
   EXPECT_THROW(verify_plan(b.graph, bad), InternalError);
 
   // Two that live at one time: one reaches into the other from below, or lies in the other's place while that is still
@@ -749,7 +749,7 @@ TEST(Plan, TheCheckerNoticesWhatComputesSomethingElse) {
          buffer_of(plan, y).last = buffer_of(plan, z).last;
          placed(plan, z).buffer = placed(plan, y).buffer;
          plan.buffers.pop_back();
-         plan.arena_bytes = plan.lower_bound = 64;
+         plan.arenas[0].bytes = plan.arenas[0].lower_bound = 64;
        },
        "which it reads"},
       {"scratch memory over an input",
@@ -810,7 +810,7 @@ TEST(Plan, TheCheckerNoticesWhatComputesSomethingElse) {
          placed(plan, g.nodes[0].outputs[0]) = {.home = Home::alias, .alias_of = g.donations[0].variable};
          step_of(plan, 2).call = {};
          plan.buffers.clear();
-         plan.arena_bytes = plan.lower_bound = 0;
+         plan.arenas[0].bytes = plan.arenas[0].lower_bound = 0;
        },
        "does not find"},
       {"a result in the place of another",
@@ -830,12 +830,12 @@ TEST(Plan, TheCheckerNoticesWhatComputesSomethingElse) {
        [](Builder& b, const Nodes& given) { b.graph.outputs = {b.call(kPlain, {b.call(kPlain, {given.x})})}; },
        [](const Graph&, Plan& plan) {
          plan.buffers[0].offset += 4;
-         plan.arena_bytes += 4;
+         plan.arenas[0].bytes += 4;
        },
        "not aligned"},
       {"a bound that is not the bound",
        [](Builder& b, const Nodes& given) { b.graph.outputs = {b.call(kPlain, {b.call(kPlain, {given.x})})}; },
-       [](const Graph&, Plan& plan) { plan.lower_bound -= 64; }, "bound"},
+       [](const Graph&, Plan& plan) { plan.arenas[0].lower_bound -= 64; }, "bound"},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.what);
@@ -861,7 +861,7 @@ TEST(Plan, LargeGraphsArePlanned) {
   const Graph graph = random_graph(7, 60000);
   const Plan plan = make_plan(graph, planning_target());
   ASSERT_NO_THROW(verify_plan(graph, plan));
-  EXPECT_LE(static_cast<double>(plan.arena_bytes), 1.3 * static_cast<double>(plan.lower_bound));
+  EXPECT_LE(static_cast<double>(plan.arena_bytes()), 1.3 * static_cast<double>(plan.lower_bound()));
 }
 
 }  // namespace

@@ -203,7 +203,7 @@ class Reader {
                                              read.count(v) ? read[v] : "nobody",
                                              i == 0 ? "" : ", takes over " + identity(b.values[i - 1])));
       }
-    out_[plan_file()].insert(fmt::format("the peak is {}", plan_.arena_bytes));
+    out_[plan_file()].insert(fmt::format("the peak is {}", plan_.arena_bytes()));
   }
 
   const Graph& graph_;

@@ -101,8 +101,8 @@ int bench(const Settings& settings) {
                                        {"rss_mb", rounded(measured.at("rss_mb"))},
                                        {"flops", plan.flops},
                                        {"bytes", plan.bytes},
-                                       {"arena_bytes", plan.arena_bytes},
-                                       {"arena_lower_bound", plan.lower_bound}};
+                                       {"arena_bytes", plan.arena_bytes()},
+                                       {"arena_lower_bound", plan.lower_bound()}};
   std::printf("%s\n", line.dump().c_str());
   return 0;
 }
