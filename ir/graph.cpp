@@ -93,19 +93,18 @@ std::string Graph::naming_module(const std::vector<ValueId>& node_inputs, const 
   return module;
 }
 
+std::vector<const TensorType*> Graph::types_of(const std::vector<ValueId>& ids) const {
+  std::vector<const TensorType*> types;
+  types.reserve(ids.size());
+  for (const ValueId v : ids) types.push_back(v == kNone ? nullptr : &type(v));
+  return types;
+}
+
 std::vector<ValueId> Graph::add_node(const OpDef& op, std::vector<ValueId> node_inputs, Attributes attributes,
                                      Origins origins, Phase phase, std::string result_name, std::string_view called) {
-  std::vector<std::optional<TensorType>> types;
-  types.reserve(node_inputs.size());
-  for (ValueId v : node_inputs) {
-    if (v == kNone)
-      types.emplace_back();
-    else
-      types.emplace_back(type(v));
-  }
   std::vector<TensorType> results;
   try {
-    results = infer(op, types, attributes);
+    results = infer(op, types_of(node_inputs), attributes);
   } catch (UserError& e) {
     e.in(owner_of(origins), std::string(called.empty() ? op.name : called));
     const auto note = [&](const std::string& input, ValueId v) {

@@ -189,6 +189,8 @@ class Graph {
   const Value& value(ValueId id) const { return values[at(id)]; }
   Value& value(ValueId id) { return values[at(id)]; }
   const TensorType& type(ValueId id) const { return value(id).type; }
+  /// The types of several values, as ir::infer() takes them: null for kNone. They hold until a value is added.
+  std::vector<const TensorType*> types_of(const std::vector<ValueId>& ids) const;
 
   /// Adds a value; the name is made unique by appending "_2", "_3", ... where it is taken.
   ValueId add_value(std::string name, ValueKind kind, TensorType type);

@@ -51,7 +51,7 @@ std::string described(const InputSpec& spec, std::size_t i, DType dtype) {
 }
 
 /// User error unless each input is of its own dtype, or else of one that the operator takes, and all of the same.
-void check_dtypes(const OpDef& op, const std::vector<std::optional<TensorType>>& inputs) {
+void check_dtypes(const OpDef& op, InputTypes inputs) {
   std::optional<DType> common;
   std::pair<const InputSpec*, std::size_t> first;  // that has it
   for (const InputSpec& spec : op.inputs) {
@@ -205,6 +205,13 @@ void InferContext::fail(const std::string& message) const { throw UserError(mess
 
 std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<TensorType>>& inputs,
                               Attributes& attributes) {
+  std::vector<const TensorType*> types;
+  types.reserve(inputs.size());
+  for (const std::optional<TensorType>& type : inputs) types.push_back(type ? &*type : nullptr);
+  return infer(op, types, attributes);
+}
+
+std::vector<TensorType> infer(const OpDef& op, InputTypes inputs, Attributes& attributes) {
   // ---- inputs ----
   std::size_t required = 0;
   for (const InputSpec& i : op.inputs) required += !i.variadic && !i.optional;
@@ -252,7 +259,7 @@ std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<T
   (op.infer != nullptr ? op.infer : ops::infer_elementwise)(context);
   if (op.donates()) {
     std::vector<ValueId> present;
-    for (const auto& input : inputs) present.push_back(input ? 0 : kNone);
+    for (const TensorType* input : inputs) present.push_back(input != nullptr ? 0 : kNone);
     for (const std::size_t i : donated_inputs(op, present)) context.outputs.push_back(*inputs[i]);
   }
   return std::move(context.outputs);

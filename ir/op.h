@@ -94,15 +94,18 @@ struct AttributeSpec {
   std::string_view shown = {};  ///< what users call it: "betas[0]"; empty: `name`
 };
 
+/// The types of a node's inputs, which lie elsewhere; null for an input that is not there.
+using InputTypes = std::span<const TensorType* const>;
+
 /// What shape inference sees and sets.
 class InferContext {
  public:
-  InferContext(const OpDef& op, std::vector<std::optional<TensorType>> inputs, Attributes& attributes)
-      : attributes(attributes), op_(op), inputs_(std::move(inputs)) {}
+  InferContext(const OpDef& op, InputTypes inputs, Attributes& attributes)
+      : attributes(attributes), op_(op), inputs_(inputs) {}
 
   const OpDef& op() const { return op_; }
   std::size_t input_count() const { return inputs_.size(); }
-  bool has_input(std::size_t i) const { return i < inputs_.size() && inputs_[i].has_value(); }
+  bool has_input(std::size_t i) const { return i < inputs_.size() && inputs_[i] != nullptr; }
   const TensorType& input(std::size_t i) const { return *inputs_[i]; }
   /// Appends an output.
   void output(DType dtype, Shape shape) { outputs.push_back({dtype, std::move(shape)}); }
@@ -122,7 +125,7 @@ class InferContext {
 
  private:
   const OpDef& op_;
-  std::vector<std::optional<TensorType>> inputs_;
+  InputTypes inputs_;
 };
 
 /// What a gradient rule sees and sets. It adds nodes; it computes nothing, so backward gets every backend and every
@@ -321,6 +324,7 @@ std::vector<InPlace> donated_by(const Node& node);
 std::span<const ValueId> own_outputs(const Node& node);
 
 /// Checks dtypes and attributes against the declaration, fills in defaults, runs inference. User error on any mismatch.
+std::vector<TensorType> infer(const OpDef& op, InputTypes inputs, Attributes& attributes);
 std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<TensorType>>& inputs,
                               Attributes& attributes);
 

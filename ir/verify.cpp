@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <concepts>
+#include <functional>
 #include <limits>
 #include <map>
 #include <unordered_set>
@@ -22,6 +24,33 @@ struct Violation {
 };
 
 [[noreturn]] void broken(const std::string& text) { throw Violation{text}; }
+
+/// The names of values, to find one that stands twice. There are as many after every pass: they lie in one piece of
+/// memory, and only names of one hash are compared.
+class NameTable {
+ public:
+  explicit NameTable(const std::vector<Value>& values)
+      : values_(values), slots_(std::bit_ceil(2 * values.size() + 1)) {}
+
+  /// False where a value that was inserted before has the name of value `i`.
+  bool insert(std::size_t i) {
+    const std::string& name = values_[i].name;
+    const std::size_t hash = std::hash<std::string>()(name), mask = slots_.size() - 1;
+    std::size_t s = hash & mask;
+    for (; slots_[s].value != kNone; s = (s + 1) & mask)
+      if (slots_[s].hash == hash && values_[at(slots_[s].value)].name == name) return false;
+    slots_[s] = {hash, static_cast<ValueId>(i)};
+    return true;
+  }
+
+ private:
+  struct Slot {
+    std::size_t hash = 0;
+    ValueId value = kNone;
+  };
+  const std::vector<Value>& values_;
+  std::vector<Slot> slots_;  ///< the first free one from a name's hash on is its own
+};
 
 class Verifier {
  public:
@@ -91,15 +120,14 @@ class Verifier {
   }
 
   void check_values() {
-    std::unordered_set<std::string_view> names;
-    names.reserve(graph_.values.size());
+    NameTable names(graph_.values);
     for (std::size_t i = 0; i < graph_.values.size(); ++i) {
       const Value& v = graph_.values[i];
       if (v.name.empty()) broken("value " + std::to_string(i) + " has no name");
       if (std::any_of(v.name.begin(), v.name.end(),
                       [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }))
         broken("the name of value " + std::to_string(i) + " holds a control character");
-      if (!names.insert(v.name).second) broken("two values are named '" + v.name + "'");
+      if (!names.insert(i)) broken("two values are named '" + v.name + "'");
       check_type(v.type, static_cast<ValueId>(i));
     }
   }
@@ -187,12 +215,14 @@ class Verifier {
   /// The training loop's numbers go to kernels by value, to what asks for them and nothing else.
   void check_hypers_read(std::size_t n) const {
     const Node& node = graph_.nodes[n];
+    const auto is_hyper = [&](ValueId v) { return v != kNone && graph_.value(v).kind == ValueKind::hyper; };
+    if (std::none_of(node.inputs.begin(), node.inputs.end(), is_hyper)) return;
     for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
       const InputRole role = node.op->inputs[s].role;
       if (role == InputRole::rate || role == InputRole::step || role == InputRole::seed) continue;
       const InputRange range = input_range(*node.op, node.inputs.size(), s);
       for (std::size_t i = range.begin; i < range.begin + range.count && i < node.inputs.size(); ++i)
-        if (node.inputs[i] != kNone && graph_.value(node.inputs[i]).kind == ValueKind::hyper)
+        if (is_hyper(node.inputs[i]))
           broken(node_text(n) + " computes with the hyper-parameter " + value_text(node.inputs[i]));
     }
   }
@@ -375,18 +405,10 @@ class Verifier {
   void check_types(std::size_t n) {
     const Node& node = graph_.nodes[n];
     if (!options_.infer) return;
-    std::vector<std::optional<TensorType>> types;
-    types.reserve(node.inputs.size());
-    for (ValueId v : node.inputs) {
-      if (v == kNone)
-        types.emplace_back();
-      else
-        types.emplace_back(graph_.type(v));
-    }
     Attributes attributes = node.attributes;
     std::vector<TensorType> results;
     try {
-      results = infer(*node.op, types, attributes);
+      results = infer(*node.op, graph_.types_of(node.inputs), attributes);
     } catch (const UserError& e) {
       broken(node_text(n) + ": " + e.message());
     }

@@ -248,6 +248,12 @@ bool matches(const ir::ScalarProgram& program, const std::vector<std::size_t>& c
              const Pattern& pattern, ir::ScalarProgram::Step& one) {
   const std::size_t length = pattern.steps.size();
   if (first + length > counted.size()) return false;
+  for (std::size_t i = 0; i < length; ++i) {
+    const auto& step = program.steps[counted[first + i]];
+    const auto& wanted = pattern.steps[i];
+    if (step.op != wanted.op || !step.constants.empty() || step.arguments.size() != wanted.arguments.size())
+      return false;
+  }
   const auto result = [&](std::size_t i) { return program.inputs + static_cast<std::int32_t>(counted[first + i]); };
   one = {pattern.name, {}, {}, program.steps[counted[first + length - 1]].dtype};
   std::int32_t g = -1, x = -1, y = -1;
@@ -264,12 +270,9 @@ bool matches(const ir::ScalarProgram& program, const std::vector<std::size_t>& c
     return bound == argument;
   };
   for (std::size_t i = 0; i < length; ++i) {
-    const auto& step = program.steps[counted[first + i]];
-    const auto& wanted = pattern.steps[i];
-    if (step.op != wanted.op || !step.constants.empty() || step.arguments.size() != wanted.arguments.size())
-      return false;
-    for (std::size_t a = 0; a < step.arguments.size(); ++a)
-      if (!is(step.arguments[a], wanted.arguments[a])) return false;
+    const std::vector<std::int32_t>& arguments = program.steps[counted[first + i]].arguments;
+    for (std::size_t a = 0; a < arguments.size(); ++a)
+      if (!is(arguments[a], pattern.steps[i].arguments[a])) return false;
   }
   for (std::size_t i = 0; i + 1 < length; ++i) {
     if (g == result(i) || x == result(i) || y == result(i)) return false;

@@ -89,14 +89,7 @@ class Layout {
   }
   /// Types of the outputs after inputs or attributes have changed; the first `images` of them are images now.
   void retype(Node& node, std::size_t images) {
-    std::vector<std::optional<TensorType>> types;
-    for (ValueId v : node.inputs) {
-      if (v == kNone)
-        types.emplace_back();
-      else
-        types.emplace_back(graph_.type(v));
-    }
-    const std::vector<TensorType> results = infer(*node.op, types, node.attributes);
+    const std::vector<TensorType> results = infer(*node.op, graph_.types_of(node.inputs), node.attributes);
     for (std::size_t i = 0; i < results.size(); ++i) graph_.value(node.outputs[i]).type = results[i];
     for (std::size_t i = 0; i < images; ++i) last_[node.outputs[i]] = true;
   }
