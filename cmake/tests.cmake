@@ -32,13 +32,30 @@ if(GRAVEN_SANITIZE)
   set(GRAVEN_TEST_TIMEOUT 1800)
 endif()
 
+# What takes a quarter of a minute or more is begun first: the short ones then keep all processors busy to the end.
+# CTest knows how long a test takes only from the tests before.
+set(GRAVEN_LONG_TEST 1000)
+
 # Their graphs are compiled to be run once or twice; those of other tests with the flags that users' have.
 set(GRAVEN_COMPILES_ONCE frontend networks ops symbols)
 
 # Programs of a thousand small tests and more, whose tables take as long to make as a test to run: they are run in a few
-# processes. Under the sanitizers each is run by itself: tests/run.sh chooses some of them by their names.
+# processes, <program>/part_<number>. Under the sanitizers those of the operators that tests/run.sh watches are parts of
+# their own, ops/watched_<number>.
 set(GRAVEN_MANY_TESTS ops symbols)
 set(GRAVEN_PARTS 4)
+set(GRAVEN_WATCHED_OPS *Mutations*:*IntegerScalar*)
+
+# Adds the program's tests that the filter lets through, shared by GRAVEN_PARTS processes.
+function(graven_add_parts program part filter variables)
+  foreach(number RANGE 1 ${GRAVEN_PARTS})
+    math(EXPR index "${number} - 1")
+    add_test(NAME ${program}/${part}_${number} COMMAND test_${program} --gtest_filter=${filter})
+    set_tests_properties(
+      ${program}/${part}_${number} PROPERTIES LABELS sanitize TIMEOUT ${GRAVEN_TEST_TIMEOUT} ENVIRONMENT
+      "${variables};GTEST_TOTAL_SHARDS=${GRAVEN_PARTS};GTEST_SHARD_INDEX=${index};GTEST_BRIEF=1")
+  endforeach()
+endfunction()
 
 # NO_PRETTY_VALUES: tests of a table are called by their entries' names, which CMake would follow with the bytes of the
 # entries.
@@ -55,14 +72,13 @@ foreach(directory ${TEST_DIRECTORIES})
   if(name IN_LIST GRAVEN_COMPILES_ONCE)
     set(variables CXXFLAGS=-O0)
   endif()
-  if(name IN_LIST GRAVEN_MANY_TESTS AND NOT GRAVEN_SANITIZE)
-    foreach(part RANGE 1 ${GRAVEN_PARTS})
-      math(EXPR index "${part} - 1")
-      add_test(NAME ${name}/part_${part} COMMAND test_${name})
-      set_tests_properties(
-        ${name}/part_${part} PROPERTIES TIMEOUT ${GRAVEN_TEST_TIMEOUT} ENVIRONMENT
-        "${variables};GTEST_TOTAL_SHARDS=${GRAVEN_PARTS};GTEST_SHARD_INDEX=${index};GTEST_BRIEF=1")
-    endforeach()
+  if(name IN_LIST GRAVEN_MANY_TESTS)
+    if(GRAVEN_SANITIZE AND name STREQUAL ops)
+      graven_add_parts(${name} watched ${GRAVEN_WATCHED_OPS} "${variables}")
+      graven_add_parts(${name} part -${GRAVEN_WATCHED_OPS} "${variables}")
+    else()
+      graven_add_parts(${name} part * "${variables}")
+    endif()
     continue()
   endif()
   if(variables)
