@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -9,6 +10,7 @@
 
 #include "frontend/dispatch.h"
 #include "frontend/random.h"
+#include "ir/analysis.h"
 #include "ir/sizes.h"
 
 namespace graven::detail {
@@ -21,7 +23,7 @@ struct Mismatch {
 };
 
 /// The first input that does not fit; what the symbols stand for is added to `symbols`.
-std::optional<Mismatch> find_mismatch(const ir::Graph& graph, const std::vector<Tensor>& inputs,
+std::optional<Mismatch> find_mismatch(const ir::Graph& graph, const std::vector<Tensor>& inputs, std::int64_t parts,
                                       std::map<std::string, std::int64_t>& symbols) {
   const ir::SizeRules rules = ir::size_rules(graph);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -32,7 +34,10 @@ std::optional<Mismatch> find_mismatch(const ir::Graph& graph, const std::vector<
       return Mismatch{i, ""};
     for (std::size_t d = 0; d < expected.shape.rank(); ++d) {
       const Dim& dim = expected.shape[d];
-      const std::int64_t got = inputs[i].shape()[d].value();
+      std::int64_t got = inputs[i].shape()[d].value();
+      if (d == 0 && got % parts != 0)
+        return Mismatch{i, fmt::format(": dimension 0 is not divisible by the {} gradient accumulation steps", parts)};
+      if (d == 0) got /= parts;
       if (dim.is_static()) {
         if (got != dim.value()) return Mismatch{i, ""};
         continue;
@@ -64,23 +69,25 @@ bool is_part_of_batch(const ir::TensorType& expected, const Tensor& got) {
 
 }  // namespace
 
-bool inputs_fit(const ir::Graph& graph, const std::vector<Tensor>& inputs) {
+bool inputs_fit(const ir::Graph& graph, const std::vector<Tensor>& inputs, std::int64_t parts) {
   std::map<std::string, std::int64_t> symbols;
-  return inputs.size() == graph.inputs.size() && !find_mismatch(graph, inputs, symbols);
+  return inputs.size() == graph.inputs.size() && !find_mismatch(graph, inputs, parts, symbols);
 }
 
 ProgramInputs check_inputs(const ir::Graph& graph, const std::string& owner, const std::vector<Tensor>& inputs,
-                           const std::vector<std::string>& paths, Location where) {
+                           const std::vector<std::string>& paths, std::int64_t parts, Location where) {
   ProgramInputs checked;
-  if (const auto mismatch = find_mismatch(graph, inputs, checked.symbols)) {
+  if (const auto mismatch = find_mismatch(graph, inputs, parts, checked.symbols)) {
     const ir::Value& expected = graph.value(graph.inputs[mismatch->input]);
     const Tensor& got = inputs[mismatch->input];
+    ir::TensorType whole = expected.type;
+    if (parts > 1) whole.shape[0] = whole.shape[0] * Dim(parts);
     UserError error("input " + paths[mismatch->input] + " ('" + expected.name + "') of " + owner + ": expected " +
-                    expected.type.to_string() + ", got " + (got.defined() ? got.describe() : "an undefined tensor") +
+                    whole.to_string() + ", got " + (got.defined() ? got.describe() : "an undefined tensor") +
                     mismatch->why);
-    if (is_part_of_batch(expected.type, got))
+    if (is_part_of_batch(whole, got))
       error.note("a last batch that is smaller: a DataLoader's drop_last leaves it out; Dim(\"batch\", " +
-                 expected.type.shape[0].to_string() + ") in the spec takes every size up to that; " +
+                 whole.shape[0].to_string() + ") in the spec takes every size up to that; " +
                  "with_dynamic_input_shape() compiles a program for each shape");
     error.at(where.file_name(), where.line);
     throw error;
@@ -90,14 +97,34 @@ ProgramInputs check_inputs(const ir::Graph& graph, const std::string& owner, con
 }
 
 CompiledProgram::CompiledProgram(const ir::Graph& graph, std::string owner, const ir::CompileOptions& options,
-                                 const std::vector<Variable>& variables)
-    : graph_(graph), owner_(std::move(owner)) {
+                                 const std::vector<Variable>& variables, std::int64_t parts)
+    : graph_(graph), owner_(std::move(owner)), parts_(parts) {
+  if (parts > 1) {
+    ir::ByValue<bool> depends;
+    for (const ir::ValueId v : graph.inputs) depends[v] = true;
+    for (const ir::Node& n : graph.nodes)
+      if (std::any_of(n.inputs.begin(), n.inputs.end(), [&](ir::ValueId v) { return depends(v); }))
+        for (const ir::ValueId v : n.outputs) depends[v] = true;
+    for (const ir::ValueId v : graph.outputs) joinings_.push_back(joining_of(v, depends(v)));
+  }
   try {
     executable_ = ir::compile(graph, options);
   } catch (const std::bad_alloc&) {
     throw UserError("out of memory while " + owner_ + " was compiled");
   }
   for (const Variable& v : variables) bound_.push_back({v, nullptr, 0});
+}
+
+CompiledProgram::Joining CompiledProgram::joining_of(ir::ValueId result, bool depends_on_inputs) const {
+  const ir::TensorType& type = graph_.type(result);
+  if (!depends_on_inputs) return Joining::last;
+  if (type.shape.rank() > 0) return Joining::rows;
+  if (type.dtype == DType::boolean)
+    throw UserError("'" + graph_.value(result).name + "' of " + owner_ + " is " + type.to_string() +
+                    ", of which a step of " + std::to_string(parts_) +
+                    " gradient accumulation steps has several, and gives back one: return it as a number, or with a "
+                    "dimension");
+  return ir::is_floating(type.dtype) ? Joining::mean : Joining::sum;
 }
 
 CompiledProgram::~CompiledProgram() = default;
@@ -130,20 +157,43 @@ std::vector<Tensor> CompiledProgram::run(const ProgramInputs& inputs, const std:
   for (const ir::Symbol& symbol : graph_.symbols())
     symbols.push_back(inputs.symbols.count(symbol.name) ? inputs.symbols.at(symbol.name) : symbol.most);
   std::vector<Tensor> outputs;
-  std::vector<const void*> in;
-  std::vector<void*> out;
-  for (const Tensor& t : inputs.tensors) in.push_back(t.impl()->data());
-  for (ir::ValueId v : graph_.outputs) {
+  std::vector<std::vector<double>> numbers(graph_.outputs.size());  // those of each part, of results that are numbers
+  for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
+    const ir::TensorType& type = graph_.type(graph_.outputs[i]);
     Shape shape;
-    for (const Dim& d : graph_.type(v).shape) shape.push_back(d.at(inputs.symbols));
-    outputs.push_back(make_tensor(graph_.type(v).dtype, shape));
-    out.push_back(outputs.back().impl()->data());
+    for (const Dim& d : type.shape) shape.push_back(d.at(inputs.symbols));
+    if (parts_ > 1 && joinings_[i] == Joining::rows) shape[0] = shape[0] * Dim(parts_);
+    outputs.push_back(make_tensor(type.dtype, shape));
   }
-  try {
-    executable_->run(in, out, symbols, learning_rates, step,
-                     static_cast<std::int64_t>(default_generator().initial_seed()));
-  } catch (const std::bad_alloc&) {
-    throw UserError("out of memory while " + owner_ + " ran");
+  ir::StepNumbers counts{.learning_rates = learning_rates,
+                         .step = step,
+                         .seed = static_cast<std::int64_t>(default_generator().initial_seed()),
+                         .parts = parts_};
+  const auto place = [&](const Tensor& t, bool cut) {
+    const std::int64_t bytes = t.numel() * static_cast<std::int64_t>(ir::size_of(t.dtype()));
+    return t.impl()->data() + (cut ? counts.part * (bytes / parts_) : 0);
+  };
+  for (; counts.part < parts_; ++counts.part) {
+    counts.draw = (step - 1) * parts_ + counts.part + 1;
+    std::vector<const void*> in;
+    std::vector<void*> out;
+    for (const Tensor& t : inputs.tensors) in.push_back(place(t, true));
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      out.push_back(place(outputs[i], parts_ > 1 && joinings_[i] == Joining::rows));
+    try {
+      executable_->run(in, out, symbols, counts);
+    } catch (const std::bad_alloc&) {
+      throw UserError("out of memory while " + owner_ + " ran");
+    }
+    for (std::size_t i = 0; i < joinings_.size(); ++i)
+      if (joinings_[i] == Joining::mean || joinings_[i] == Joining::sum)
+        numbers[i].push_back(outputs[i].item<double>());
+  }
+  for (std::size_t i = 0; i < joinings_.size(); ++i) {
+    if (numbers[i].empty()) continue;
+    const double sum = std::accumulate(numbers[i].begin(), numbers[i].end(), 0.0);
+    write_element(outputs[i].dtype(), outputs[i].impl()->data(),
+                  joinings_[i] == Joining::mean ? sum / static_cast<double>(parts_) : sum);
   }
   for (Bound& b : bound_)
     if (b.variable.written) {

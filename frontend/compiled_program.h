@@ -21,12 +21,13 @@ struct ProgramInputs {
 };
 
 /// Whether the graph can be run with these tensors: as many as it has inputs, of the types that it was recorded with.
-bool inputs_fit(const ir::Graph& graph, const std::vector<Tensor>& inputs);
+/// `parts`: of each input there are so many, one behind the other along dimension 0.
+bool inputs_fit(const ir::Graph& graph, const std::vector<Tensor>& inputs, std::int64_t parts = 1);
 
 /// User error, naming `owner`, the input's index or path and its name, where a tensor is not of the type that the graph
 /// was recorded with.
 ProgramInputs check_inputs(const ir::Graph& graph, const std::string& owner, const std::vector<Tensor>& inputs,
-                           const std::vector<std::string>& paths, Location where);
+                           const std::vector<std::string>& paths, std::int64_t parts, Location where);
 
 class CompiledProgram {
  public:
@@ -36,18 +37,22 @@ class CompiledProgram {
     bool written = false;  ///< by each run
   };
 
-  /// Compiles the graph, which must outlive the program. `owner` is what errors call it.
+  /// Compiles the graph, which must outlive the program. `owner` is what errors call it. `parts`: so many runs of the
+  /// program make a step; user error where a result of theirs cannot be put together.
   CompiledProgram(const ir::Graph& graph, std::string owner, const ir::CompileOptions& options,
-                  const std::vector<Variable>& variables);
+                  const std::vector<Variable>& variables, std::int64_t parts = 1);
   ~CompiledProgram();
 
-  /// Runs once. What was written to the variables since the last time counts, whoever wrote it and wherever they lie
-  /// now.
+  /// Makes a step, or runs once. What was written to the variables since the last time counts, whoever wrote it and
+  /// wherever they lie now.
   std::vector<Tensor> run(const ProgramInputs& inputs, const std::vector<double>& learning_rates, std::int64_t step,
                           Location where);
 
  private:
   void bind_variables(Location where);
+  /// What becomes of the results of a step's parts.
+  enum class Joining : std::uint8_t { rows, mean, sum, last };
+  Joining joining_of(ir::ValueId result, bool depends_on_inputs) const;
 
   struct Bound {
     Variable variable;
@@ -58,6 +63,8 @@ class CompiledProgram {
   std::string owner_;
   std::unique_ptr<ir::Executable> executable_;
   std::vector<Bound> bound_;
+  std::int64_t parts_;
+  std::vector<Joining> joinings_;  ///< by result; none where a step is one run
 };
 
 }  // namespace graven::detail

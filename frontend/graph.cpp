@@ -16,6 +16,7 @@
 #include "frontend/autograd.h"
 #include "frontend/compiled_program.h"
 #include "frontend/dispatch.h"
+#include "frontend/grad_scaler_state.h"
 #include "frontend/module_state.h"
 #include "frontend/optim_state.h"
 #include "frontend/serialize.h"
@@ -163,7 +164,9 @@ struct GraphState {
   int debug_level = -1;
   int threads = 0;
   bool update_in_backward = false;
-  std::int64_t steps = 0;
+  std::int64_t parts = 1;                          ///< of a step's batch
+  std::shared_ptr<amp::GradScaler::State> scaler;  ///< none: losses are not scaled
+  std::int64_t steps = 0;                          ///< training calls, those too whose update was skipped
 
   /// What build() recorded for inputs of certain types, and, once it has run, its program.
   struct Recorded {
@@ -188,6 +191,15 @@ struct GraphState {
 
   /// "(GRAPH:TrainMlp_0:TrainMlp)", what begins the lines of debug().
   std::string log_name() const { return "(GRAPH:" + name + ":" + class_name + ")"; }
+  /// ", grad_scaler=GradScaler(init_scale=65536, ...)", as it was made.
+  std::string scaler_text() const {
+    if (!scaler) return {};
+    const amp::GradScalerOptions& o = scaler->options;
+    if (scaler->is_static) return fmt::format(", grad_scaler=StaticGradScaler({})", o.init_scale);
+    return fmt::format(
+        ", grad_scaler=GradScaler(init_scale={}, growth_factor={}, backoff_factor={}, growth_interval={})",
+        o.init_scale, o.growth_factor, o.backoff_factor, o.growth_interval);
+  }
   /// The text of print(), with each operator (1), or with their lines in user code besides (2).
   std::string text(int operators) const;
   /// Modules under their paths, parents first.
@@ -332,6 +344,13 @@ struct GraphState {
         }
       }
     }
+    if (scaler) {
+      add(std::string(ir::kLossScaleState), scaler->scale, {});
+      add(std::string(ir::kGrowthTrackerState), scaler->tracker, {});
+      for (std::size_t o = 0; o < optimizers.size(); ++o)
+        if (std::any_of(now.known.begin(), now.known.end(), [&](const auto& k) { return k.optimizer == o; }))
+          add(std::string(ir::kSkippedState) + std::to_string(o), {}, {DType::i64, {}});
+    }
     // With dynamic input shapes another program may train what this one does not.
     if (!others.empty())
       for (const auto& entry : before)
@@ -361,22 +380,41 @@ struct GraphState {
           mine.zero_();
         own = mine;
       }
-      if (count && *count != group.steps[k.parameter])
+      const std::int64_t calls = group.steps[k.parameter] + skipped(k.optimizer);
+      if (count && *count != calls)
         fail_at(fmt::format("{} trains parameters of which its optimizers have updated one {} times and another {} "
                             "times; a graph counts its steps once",
-                            name, *count, group.steps[k.parameter]),
+                            name, *count, calls),
                 where);
-      count = group.steps[k.parameter];
+      count = calls;
     }
     if (count) steps = *count;
   }
   /// Eager ones of its optimizers count, too.
   std::int64_t steps_done() const {
-    return now.known.empty() ? steps : group_of(now.known[0]).steps[now.known[0].parameter];
+    if (now.known.empty()) return steps - least_skipped();
+    std::int64_t most = 0;
+    for (const Recorded::Known& k : now.known) most = std::max(most, group_of(k).steps[k.parameter]);
+    return most;
   }
-  void set_steps(std::int64_t count) {
-    steps = count;
-    for (const Recorded::Known& k : now.known) group_of(k).steps[k.parameter] = count;
+  /// So many training calls; optimizers have made the steps that they have not skipped.
+  void set_steps(std::int64_t calls) {
+    steps = calls;
+    for (const Recorded::Known& k : now.known) group_of(k).steps[k.parameter] = calls - skipped(k.optimizer);
+  }
+  /// How many steps an optimizer has skipped because a gradient was not finite.
+  std::int64_t skipped(std::size_t optimizer) const {
+    if (!scaler) return 0;
+    const std::string wanted = std::string(ir::kSkippedState) + std::to_string(optimizer);
+    for (const auto& [state_name, t] : optimizer_states)
+      if (state_name == wanted) return t.item<std::int64_t>();
+    return 0;
+  }
+  std::int64_t least_skipped() const {
+    if (optimizers.empty()) return 0;
+    std::int64_t least = skipped(0);
+    for (std::size_t o = 1; o < optimizers.size(); ++o) least = std::min(least, skipped(o));
+    return least;
   }
 };
 
@@ -412,6 +450,24 @@ void GraphBase::update_in_backward(bool on, Location where) {
   state_->update_in_backward = on;
 }
 
+void GraphBase::set_gradient_accumulation_steps(std::int64_t steps, Location where) {
+  if (is_compiled())
+    fail_at("set_gradient_accumulation_steps: " + state_->name +
+                " is recorded already; ask for it before compile() and the first call",
+            where);
+  if (steps < 1)
+    fail_at("set_gradient_accumulation_steps: the number of parts must be positive, got " + std::to_string(steps),
+            where);
+  state_->parts = steps;
+}
+
+void GraphBase::set_grad_scaler(const amp::GradScaler& scaler, Location where) {
+  if (is_compiled())
+    fail_at("set_grad_scaler: " + state_->name + " is recorded already; ask for it before compile() and the first call",
+            where);
+  state_->scaler = scaler.is_enabled() ? scaler.state() : nullptr;
+}
+
 void GraphBase::with_dynamic_input_shape(int size, Location where) {
   if (is_compiled())
     fail_at("with_dynamic_input_shape: " + state_->name +
@@ -429,7 +485,7 @@ bool GraphBase::is_ready(const std::vector<Tensor>& inputs, const ir::Tree& tree
   // Within another graph's build() nothing is recorded, and nothing is run: run() says so.
   if (s.dynamic_shapes == 0 || graven::detail::active_trace()) return s.now.trace != nullptr;
   const auto fits = [&](const GraphState::Recorded& r) {
-    return r.trace && tree == r.trace->graph.input_tree && graven::detail::inputs_fit(r.trace->graph, inputs);
+    return r.trace && tree == r.trace->graph.input_tree && graven::detail::inputs_fit(r.trace->graph, inputs, s.parts);
   };
   if (fits(s.now)) return true;
   const auto found = std::find_if(s.others.begin(), s.others.end(), fits);
@@ -539,6 +595,21 @@ std::shared_ptr<GraphRecording> GraphBase::begin_recording(Location where) {
   return recording;
 }
 
+namespace {
+
+/// One of so many equal parts of a dimension: of a number, or of a symbol, which then is one of the part.
+std::optional<Dim> part_of(const Dim& dim, std::int64_t parts) {
+  if (dim.is_static()) {
+    if (dim.value() % parts != 0) return std::nullopt;
+    return Dim(dim.value() / parts);
+  }
+  const auto linear = dim.linear();
+  if (!linear || !linear->is_symbol() || linear->symbol.most < parts) return std::nullopt;
+  return Dim(linear->symbol.name, (linear->symbol.least + parts - 1) / parts, linear->symbol.most / parts);
+}
+
+}  // namespace
+
 Tensor GraphBase::add_input(GraphRecording& recording, const Spec& spec, const std::string& path, ir::Tree& tree) {
   const std::size_t index = recording.input_paths.size();
   const auto refuse = [&](const std::string& why, const std::string& note = {}) {
@@ -577,8 +648,25 @@ Tensor GraphBase::add_input(GraphRecording& recording, const Spec& spec, const s
                              other.range()));
       known.push_back(symbol);
     }
-  const ir::ValueId value = recording.trace->graph.add_input(
-      spec.name.empty() ? "input_" + std::to_string(index) : spec.name, {spec.dtype, spec.shape});
+  const std::string name = spec.name.empty() ? "input_" + std::to_string(index) : spec.name;
+  Shape shape = spec.shape;
+  if (state_->parts > 1) {
+    const std::string steps = std::to_string(state_->parts) + " gradient accumulation steps of " + state_->name;
+    const std::string called = " ('" + name + "') is " + ir::describe(spec.dtype, shape);
+    if (shape.rank() == 0) refuse(called + ", and has no dimension 0 that the " + steps + " would divide");
+    const std::optional<Dim> part = part_of(shape[0], state_->parts);
+    if (!part) refuse(called + ": dimension 0 is not divisible by the " + steps);
+    shape[0] = *part;
+  }
+  for (const Dim& d : shape)
+    for (const ir::Symbol& symbol : d.symbols())
+      for (const ir::Symbol& other : recording.trace->graph.symbols())
+        if (symbol.name == other.name && !(symbol == other))
+          refuse(
+              fmt::format(": the symbol '{}' is a dimension that is divided into parts here or in another input, and "
+                          "one that is not",
+                          symbol.name));
+  const ir::ValueId value = recording.trace->graph.add_input(name, {spec.dtype, shape});
   recording.input_paths.push_back(path);
   tree.index = static_cast<std::int32_t>(index);
   return recording.trace->wrap(value);
@@ -672,6 +760,22 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
   if (state_->update_in_backward && state_->optimizers.empty())
     throw UserError("update_in_backward: " + state_->name + " has no optimizer, so there is no update");
   if (state_->update_in_backward) graph.config[std::string(ir::kUpdateInBackward)] = true;
+  if (state_->parts > 1 && state_->optimizers.empty())
+    throw UserError("set_gradient_accumulation_steps: " + state_->name +
+                    " has no optimizer, so there are no gradients");
+  if (state_->parts > 1) graph.config[std::string(ir::kAccumulationSteps)] = state_->parts;
+  if (state_->scaler && state_->optimizers.empty())
+    throw UserError("set_grad_scaler: " + state_->name + " has no optimizer, so there are no gradients");
+  if (state_->scaler) {
+    // A scale that stays neither grows nor shrinks.
+    const amp::GradScalerOptions& options = state_->scaler->options;
+    const bool stays = state_->scaler->is_static;
+    graph.config[std::string(ir::kLossScale)] = options.init_scale;
+    graph.config[std::string(ir::kScaleGrowth)] = stays ? 1 : options.growth_factor;
+    graph.config[std::string(ir::kScaleBackoff)] = stays ? 1 : options.backoff_factor;
+    graph.config[std::string(ir::kScaleInterval)] = options.growth_interval;
+  }
+  if (state_->parts > 1 || state_->scaler) (void)ir::accumulation_steps(graph), (void)ir::scales_losses(graph);
   for (const auto& a : state_->optimizers) {
     ir::Optimizer o;
     o.kind = a.optimizer.kind();
@@ -732,7 +836,8 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
                 " are arranged otherwise than when it was recorded: " + tree_difference(graph.input_tree, tree, ""),
             where);
   s.require_current(where);
-  const graven::detail::ProgramInputs checked = graven::detail::check_inputs(graph, s.name, inputs, paths, where);
+  const graven::detail::ProgramInputs checked =
+      graven::detail::check_inputs(graph, s.name, inputs, paths, s.parts, where);
   const bool training_graph = training();
   s.require_unchanged(where);
   if (training_graph) s.require_learned_as_recorded(where);
@@ -749,7 +854,7 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
         if (s.now.states.count(path)) variables.push_back({path, t, true});
     s.now.program = std::make_unique<graven::detail::CompiledProgram>(
         graph, s.name, ir::CompileOptions{.threads = s.threads, .debug_level = s.debug_level, .log_name = s.log_name()},
-        variables);
+        variables, s.parts);
     if (training_graph) s.hand_states_to_optimizers();
     if (s.debug_level >= 0)
       std::fputs(fmt::format("{} end compiling: {:.1f} ms.\n", s.log_name(), stopwatch.seconds() * 1e3).c_str(),
@@ -762,12 +867,18 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
     for (const auto& a : s.optimizers)
       if (a.schedule) next_rates.push_back(a.schedule->rates_at(a.schedule->next_step()));
   }
+  std::vector<std::int64_t> skipped;
+  for (std::size_t o = 0; o < s.optimizers.size(); ++o) skipped.push_back(s.skipped(o));
   std::vector<Tensor> outputs = s.now.program->run(checked, learning_rates(), training_graph ? s.steps + 1 : 0, where);
   if (training_graph) {
     s.set_steps(s.steps + 1);
     auto next = next_rates.begin();
-    for (const auto& a : s.optimizers)
-      if (a.schedule) a.schedule->set_steps(a.schedule->steps + 1, *next++);
+    for (std::size_t o = 0; o < s.optimizers.size(); ++o) {
+      const auto& schedule = s.optimizers[o].schedule;
+      if (!schedule) continue;
+      if (s.skipped(o) == skipped[o]) schedule->set_steps(schedule->steps + 1, *next);
+      ++next;
+    }
   }
   return outputs;
 }
@@ -813,11 +924,11 @@ LoadReport GraphBase::load_state_dict(const StateDict& state, bool strict, Locat
   if (training())
     for (const auto& [name, t] : targets)
       if (name == "train_step") {
-        state_->set_steps(t.item<std::int64_t>());
-        for (const auto& a : state_->optimizers)
-          if (a.schedule) {
-            a.schedule->steps = state_->steps;
-            a.schedule->apply();
+        state_->set_steps(t.item<std::int64_t>() + state_->least_skipped());
+        for (std::size_t o = 0; o < state_->optimizers.size(); ++o)
+          if (const auto& schedule = state_->optimizers[o].schedule; schedule) {
+            schedule->steps = state_->steps - state_->skipped(o);
+            schedule->apply();
           }
       }
   return report;
@@ -882,7 +993,8 @@ std::string GraphState::text(int with_operators) const {
   const GraphState& s = *this;
   std::string text = "(GRAPH:" + s.name + ":" + s.class_name + "): (\n";
   text += std::string("  (CONFIG:config:GraphConfig(training=") + (s.optimizers.empty() ? "False" : "True") +
-          (s.update_in_backward ? ", update_in_backward=True" : "") + ", ))\n";
+          (s.update_in_backward ? ", update_in_backward=True" : "") +
+          (s.parts > 1 ? fmt::format(", gradient_accumulation_steps={}", s.parts) : "") + scaler_text() + ", ))\n";
   const auto line = [&](const char* kind, const char* suffix, std::size_t i, ir::ValueId v) {
     text += "  (" + std::string(kind) + ":_" + s.name + "-" + suffix + "_" + std::to_string(i) + ":" +
             describe_tensor(s.now.trace->graph.type(v), false, false) + ")\n";

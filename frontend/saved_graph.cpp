@@ -106,7 +106,8 @@ std::vector<Tensor> SavedGraph::operator()(const std::vector<Tensor>& inputs, Lo
         where);
   std::vector<std::string> indices;
   for (std::size_t i = 0; i < inputs.size(); ++i) indices.push_back(std::to_string(i));
-  const graven::detail::ProgramInputs checked = graven::detail::check_inputs(s.graph, name(), inputs, indices, where);
+  const graven::detail::ProgramInputs checked =
+      graven::detail::check_inputs(s.graph, name(), inputs, indices, 1, where);
   if (!s.program)
     s.program = std::make_unique<CompiledProgram>(
         s.graph, name(),

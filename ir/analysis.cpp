@@ -79,6 +79,8 @@ ByValue<ValueId> variable_of(const Graph& graph) {
   const ByValue<ValueId> from = updated_from(graph);
   for (const std::vector<ValueId>* list : {&graph.parameters, &graph.states})
     for (const ValueId v : *list) variable[v] = v;
+  for (const Gradient& g : graph.gradients)
+    if (g.sum != kNone) variable[g.sum] = g.sum;
   for (const Donation& d : graph.donations)
     for (ValueId v = d.value; v != kNone && variable(v) == kNone; v = from(v)) variable[v] = d.variable;
   return variable;

@@ -80,6 +80,15 @@ ValueId Graph::add_state(std::string value_name, TensorType type) {
   return id;
 }
 
+ValueId Graph::add_hyper(std::string_view value_name, DType dtype) {
+  const ValueId known = find(value_name);
+  if (known == kNone) return add_value(std::string(value_name), ValueKind::hyper, {dtype, {}});
+  if (value(known).kind != ValueKind::hyper)
+    throw UserError("the name '" + std::string(value_name) + "' belongs to the training loop: give the graph's " +
+                    type(known).to_string() + " of this name another");
+  return known;
+}
+
 std::string Graph::naming_module(const std::vector<ValueId>& node_inputs, const std::string& module) const {
   if (module.empty()) return module;
   for (const ValueId v : node_inputs) {
@@ -170,6 +179,7 @@ void Graph::compact() {
   for (const Gradient& g : gradients) {
     keep(g.parameter);
     keep(g.value);
+    keep(g.sum);
   }
   for (const Donation& d : donations) {
     keep(d.variable);
@@ -200,6 +210,7 @@ void Graph::compact() {
   for (Gradient& g : gradients) {
     renumber(g.parameter);
     renumber(g.value);
+    renumber(g.sum);
   }
   for (Donation& d : donations) {
     renumber(d.variable);
@@ -224,6 +235,15 @@ bool Graph::flag(std::string_view key) const {
   const bool* const on = std::get_if<bool>(&found->second);
   if (on == nullptr) throw UserError("config." + found->first + ": expected true or false");
   return *on;
+}
+
+std::optional<double> Graph::number(std::string_view key) const {
+  const auto found = config.find(std::string(key));
+  if (found == config.end()) return std::nullopt;
+  const std::optional<double> own = number_of(found->second);
+  if (!own || std::holds_alternative<bool>(found->second))
+    throw UserError("config." + found->first + ": expected a number");
+  return own;
 }
 
 std::vector<Symbol> Graph::symbols() const {

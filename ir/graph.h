@@ -39,9 +39,13 @@ enum class ValueKind : std::uint8_t {
   constant,   ///< data known when the graph was made (Graph::constants)
   state,      ///< optimizer state: in checkpoints, not in weights
   hyper,      ///< a number the training loop sets before each step, called as below
+  sum,        ///< a gradient's, over the parts of a batch so far (Gradient::sum): not in checkpoints
 };
-/// Of values of the kind `hyper`: "lr.<group>" (f64 scalar), "step" (i64 scalar, from 1), "seed" (i64 scalar).
-inline constexpr std::string_view kRatePrefix = "lr.", kStepName = "step", kSeedName = "seed";
+/// Of values of the kind `hyper`: "lr.<group>" (f64 scalar); and i64 scalars: "step", from 1, which counts calls;
+/// "seed"; of a step in parts (gradient accumulation) "part", from 0, "parts", how many there are, and "draw", from 1,
+/// which counts the parts of all steps and is what random numbers go by.
+inline constexpr std::string_view kRatePrefix = "lr.", kStepName = "step", kSeedName = "seed", kPartName = "part",
+                                  kPartsName = "parts", kDrawName = "draw";
 /// The group that the learning rate of this name belongs to, counted through all optimizers; none for another name.
 std::optional<std::size_t> group_of_rate(std::string_view name);
 
@@ -97,6 +101,7 @@ struct Loss {
 struct Gradient {
   ValueId parameter = kNone;
   ValueId value = kNone;
+  ValueId sum = kNone;  ///< where a step has parts: what they add up in (ir/passes/accumulate_gradients.cpp)
 };
 
 /// What a parameter, a buffer or a state holds after the call: a value of the graph, which takes over its memory.
@@ -161,6 +166,19 @@ struct Tree {
   friend bool operator==(const Tree&, const Tree&) = default;
 };
 
+/// Key of Graph::config, an integer: so many parts of a batch are one step (ir/passes/accumulate_gradients.cpp).
+inline constexpr std::string_view kAccumulationSteps = "gradient_accumulation_steps";
+/// Keys of Graph::config, numbers: what the losses are scaled by at first, and how that changes
+/// (ir/passes/scale_losses.cpp). A graph scales its losses where it has the first.
+inline constexpr std::string_view kLossScale = "grad_scaler.init_scale", kScaleGrowth = "grad_scaler.growth_factor",
+                                  kScaleBackoff = "grad_scaler.backoff_factor",
+                                  kScaleInterval = "grad_scaler.growth_interval";
+/// What states of a scaled loss are called: the scale, f32; how many steps in a row it has held, i64; and of each
+/// optimizer, behind its number, how many steps it has skipped, i64.
+inline constexpr std::string_view kLossScaleState = "grad_scaler-scale",
+                                  kGrowthTrackerState = "grad_scaler-growth_tracker",
+                                  kSkippedState = "grad_scaler-skipped.";
+
 /// Key of Graph::config: each parameter is updated as soon as its gradient is there (ir/passes/update_in_backward.cpp).
 inline constexpr std::string_view kUpdateInBackward = "update_in_backward";
 
@@ -199,6 +217,9 @@ class Graph {
   ValueId add_buffer(std::string name, TensorType type);
   ValueId add_constant(std::string name, std::shared_ptr<const TensorData> data);
   ValueId add_state(std::string name, TensorType type);
+  /// The number of the training loop of that name, which is added where there is none yet. User error where the name is
+  /// another value's.
+  ValueId add_hyper(std::string_view name, DType dtype);
 
   /// Appends a node: checks attributes against the declaration and fills in defaults, infers the outputs' types, names
   /// the outputs, and returns their ids. A name is `result_name`, or a module path and the operator: of the child whose
@@ -222,6 +243,8 @@ class Graph {
 
   /// A boolean of `config`; false when it is absent. User error when it is something else.
   bool flag(std::string_view key) const;
+  /// A number of `config`; none when it is absent. User error when it is something else.
+  std::optional<double> number(std::string_view key) const;
 
   /// The symbols of the inputs, in order of first appearance.
   std::vector<Symbol> symbols() const;

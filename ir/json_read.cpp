@@ -51,11 +51,11 @@ class Reader {
     Item format = document_.root(), version = format, saved = format, name = format, stage = format, training = format,
          config = format, symbols = format, modules = format, inputs = format, input_tree = format, parameters = format,
          states = format, hypers = format, constants = format, nodes = format, outputs = format, output_tree = format,
-         losses = format, gradients = format, donations = format, clips = format, optimizers = format;
+         losses = format, sums = format, gradients = format, donations = format, clips = format, optimizers = format;
     // The version decides what else may stand here, so it is looked at first.
     expect(document_.root(), Kind::object, top);
     check_version(document_.root(), top);
-    bool has_saved = false, has_donations = false, has_clips = false;
+    bool has_saved = false, has_sums = false, has_donations = false, has_clips = false;
     fields(document_.root(), top,
            {{"format", &format},
             {"version", &version},
@@ -77,6 +77,7 @@ class Reader {
             {"output_tree", &output_tree},
             {"losses", &losses},
             {"gradients", &gradients},
+            {"sums", &sums, &has_sums},
             {"donations", &donations, &has_donations},
             {"clips", &clips, &has_clips},
             {"optimizers", &optimizers}});
@@ -94,6 +95,8 @@ class Reader {
     each(parameters, top.at("parameters"), [&](Item item, const Place& place) { read_parameter(item, place); });
     each(states, top.at("states"), [&](Item item, const Place& place) { read_plain(item, place, ValueKind::state); });
     each(hypers, top.at("hypers"), [&](Item item, const Place& place) { read_plain(item, place, ValueKind::hyper); });
+    if (has_sums)
+      each(sums, top.at("sums"), [&](Item item, const Place& place) { read_plain(item, place, ValueKind::sum); });
     each(constants, top.at("constants"), [&](Item item, const Place& place) { read_constant(item, place); });
     expect(nodes, Kind::array, top.at("nodes"));
     nodes_ = nodes;
@@ -105,9 +108,11 @@ class Reader {
     graph_.output_tree = tree(output_tree, top.at("output_tree"), graph_.outputs.size());
     each(losses, top.at("losses"), [&](Item item, const Place& place) { read_loss(item, place); });
     each(gradients, top.at("gradients"), [&](Item item, const Place& place) {
-      Item parameter = item, value = item;
-      fields(item, place, {{"parameter", &parameter}, {"value", &value}});
-      graph_.gradients.push_back({reference(parameter, place.at("parameter")), reference(value, place.at("value"))});
+      Item parameter = item, value = item, sum = item;
+      bool has_sum = false;
+      fields(item, place, {{"parameter", &parameter}, {"value", &value}, {"sum", &sum, &has_sum}});
+      graph_.gradients.push_back({reference(parameter, place.at("parameter")), reference(value, place.at("value")),
+                                  has_sum ? reference(sum, place.at("sum")) : kNone});
     });
     if (has_donations)
       each(donations, top.at("donations"), [&](Item item, const Place& place) {

@@ -146,12 +146,14 @@ class Writer {
     tree(graph_.input_tree);
     section("parameters", graph_.parameters, [&](ValueId v) { value(v); });
     section("states", graph_.states, [&](ValueId v) { value(v); });
-    std::vector<ValueId> hypers, constants;
+    std::vector<ValueId> hypers, sums, constants;
     for (std::size_t i = 0; i < graph_.values.size(); ++i) {
+      if (graph_.values[i].kind == ValueKind::sum) sums.push_back(static_cast<ValueId>(i));
       if (graph_.values[i].kind == ValueKind::hyper) hypers.push_back(static_cast<ValueId>(i));
       if (graph_.values[i].kind == ValueKind::constant) constants.push_back(static_cast<ValueId>(i));
     }
     section("hypers", hypers, [&](ValueId v) { value(v); });
+    if (!sums.empty()) section("sums", sums, [&](ValueId v) { value(v); });
     section("constants", constants, [&](ValueId v) { constant(v); });
     section("nodes", graph_.nodes, [&](const Node& n) { node(n); });
     begin("outputs");
@@ -172,6 +174,10 @@ class Writer {
       reference(g.parameter);
       line_.key("value");
       reference(g.value);
+      if (g.sum != kNone) {
+        line_.key("sum");
+        line_.text(graph_.value(g.sum).name);
+      }
       line_.raw("}");
     });
     if (!graph_.donations.empty())

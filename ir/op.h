@@ -40,6 +40,8 @@ enum class InputRole : std::uint8_t {
   step,       ///< the training loop's, i64, from 1
   factor,     ///< of an update: what it multiplies gradients by before it looks at them, a scalar of their dtype
   seed,       ///< of random numbers, i64
+  part,       ///< the training loop's, i64: which part of a batch, from 0, or of how many (gradient accumulation)
+  kept,       ///< what it keeps from call to call that belongs to no parameter's update
 };
 
 /// Of a state: which parameters have it, and its shape.
@@ -66,9 +68,11 @@ struct InputSpec {
   /// Whether its memory becomes a result's, which is its value after the step. The node's last outputs are these, one
   /// for each input that is there, in order: inference adds them, entries do not state them, and kernels are given one
   /// pointer for both (ir/call.h).
-  bool donated() const { return role == InputRole::parameter || role == InputRole::state; }
+  bool donated() const { return role == InputRole::parameter || role == InputRole::state || role == InputRole::kept; }
   /// Whether the training loop sets it before each step.
-  bool number() const { return role == InputRole::rate || role == InputRole::step || role == InputRole::seed; }
+  bool number() const {
+    return role == InputRole::rate || role == InputRole::step || role == InputRole::seed || role == InputRole::part;
+  }
   std::optional<DType> own_dtype() const {
     return number() ? role == InputRole::rate ? DType::f64 : DType::i64 : dtype;
   }

@@ -102,6 +102,8 @@ class Writer {
     }
     for (const Json& v : json_["states"]) say("state " + value(v));
     for (const Json& v : json_["hypers"]) say("hyper " + value(v));
+    if (json_.contains("sums"))
+      for (const Json& v : json_["sums"]) say("sum " + value(v));
     for (const Json& v : json_["constants"])
       say("constant " + value(v) + (v.contains("data") ? " = " + literal(v["data"]) : ""));
     nodes();
@@ -109,7 +111,9 @@ class Writer {
     if (json_["output_tree"] != 0) say("output_tree " + json_["output_tree"].dump());
     for (const Json& l : json_["losses"])
       say("loss " + word(l["value"]) + (l["gradient"].is_null() ? "" : " from " + word(l["gradient"])));
-    for (const Json& g : json_["gradients"]) say("gradient " + word(g["parameter"]) + " = " + word(g["value"]));
+    for (const Json& g : json_["gradients"])
+      say("gradient " + word(g["parameter"]) + " = " + word(g["value"]) +
+          (g.contains("sum") ? " in " + word(g["sum"]) : ""));
     if (json_.contains("donations"))
       for (const Json& d : json_["donations"])
         say("donation " + word(d["variable"]) + " = " + word(d["value"]) +
@@ -488,9 +492,10 @@ class Reader {
       module["class"] = name("a class");
       module["arguments"] = name("the arguments, in quotes");
       add("modules", module);
-    } else if (what == "input" || what == "state" || what == "hyper") {
+    } else if (what == "input" || what == "state" || what == "hyper" || what == "sum") {
       Json value = {{"name", name()}};
       value["type"] = type();
+      if (what == "sum" && !json_.contains("sums")) json_["sums"] = Json::array();
       add(what + "s", value);
     } else if (what == "parameter" || what == "buffer") {
       Json value = {{"name", name()}};
@@ -519,6 +524,7 @@ class Reader {
       Json gradient = {{"parameter", reference()}};
       expect('=');
       gradient["value"] = reference();
+      if (keyword() == "in") gradient["sum"] = reference();
       add("gradients", gradient);
     } else if (what == "donation") {
       Json donation = {{"variable", reference()}};
@@ -542,8 +548,8 @@ class Reader {
       add("optimizers", optimizer);
     } else {
       fail_before(what,
-                  "a statement: graph, config, symbol, module, input, parameter, buffer, state, hyper, constant, "
-                  "a phase, output, loss, gradient, donation, clip or optimizer; nodes are indented");
+                  "a statement: graph, config, symbol, module, input, parameter, buffer, state, hyper, sum, "
+                  "constant, a phase, output, loss, gradient, donation, clip or optimizer; nodes are indented");
     }
   }
   /// An indented one: a part of an optimizer, or a node.

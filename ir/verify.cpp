@@ -147,12 +147,17 @@ class Verifier {
     check(graph_.parameters, "parameters",
           [](ValueKind k) { return k == ValueKind::parameter || k == ValueKind::buffer; });
     check(graph_.states, "states", [](ValueKind k) { return k == ValueKind::state; });
+    std::vector<ValueId> sums;
+    for (const Gradient& g : graph_.gradients)
+      if (g.sum != kNone) sums.push_back(g.sum);
+    check(sums, "gradients' sums", [](ValueKind k) { return k == ValueKind::sum; });
     for (std::size_t i = 0; i < graph_.values.size(); ++i) {
       const ValueId v = static_cast<ValueId>(i);
       switch (graph_.values[i].kind) {
         case ValueKind::parameter:
         case ValueKind::buffer:
         case ValueKind::state:
+        case ValueKind::sum:
           if (!graph_.type(v).shape.is_static())
             broken(value_text(v) + " is kept from call to call and has a symbolic shape");
           [[fallthrough]];
@@ -201,8 +206,10 @@ class Verifier {
   void check_hyper(ValueId v) const {
     const std::string& name = graph_.value(v).name;
     const std::optional<std::size_t> group = group_of_rate(name);
-    if (!group && name != kStepName && name != kSeedName)
-      broken("the training loop gives step, seed and the learning rates lr.0, lr.1, ..., but no " + value_text(v));
+    constexpr std::string_view kCounts[] = {kStepName, kSeedName, kPartName, kPartsName, kDrawName};
+    if (!group && std::count(std::begin(kCounts), std::end(kCounts), name) == 0)
+      broken("the training loop gives step, seed, part, parts, draw and the learning rates lr.0, lr.1, ..., but no " +
+             value_text(v));
     const TensorType expected{group ? DType::f64 : DType::i64, {}};
     if (graph_.type(v) != expected)
       broken("the hyper-parameter " + value_text(v) + " is " + graph_.type(v).to_string() + ", not " +
@@ -218,8 +225,7 @@ class Verifier {
     const auto is_hyper = [&](ValueId v) { return v != kNone && graph_.value(v).kind == ValueKind::hyper; };
     if (std::none_of(node.inputs.begin(), node.inputs.end(), is_hyper)) return;
     for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
-      const InputRole role = node.op->inputs[s].role;
-      if (role == InputRole::rate || role == InputRole::step || role == InputRole::seed) continue;
+      if (node.op->inputs[s].number()) continue;
       const InputRange range = input_range(*node.op, node.inputs.size(), s);
       for (std::size_t i = range.begin; i < range.begin + range.count && i < node.inputs.size(); ++i)
         if (is_hyper(node.inputs[i]))
@@ -240,8 +246,8 @@ class Verifier {
     const ValueId rate = input(InputRole::rate), step = input(InputRole::step);
     if (!is_hyper(rate) || !group_of_rate(graph_.value(rate).name))
       broken(node_text(n) + " has no learning rate of the training loop");
-    if (!is_hyper(step) || graph_.value(step).name != kStepName)
-      broken(node_text(n) + " has no step of the training loop");
+    if (!counts_steps_(step) && (!is_hyper(step) || graph_.value(step).name != kStepName))
+      broken(node_text(n) + " has no step of the training loop, nor one that finite_step lets through");
     const std::size_t number = *group_of_rate(graph_.value(rate).name);  // check_hyper: there is this group
     const auto& [optimizer, group] = groups_[number];
     const OptimizerKind& kind = optimizer_kind(optimizer->kind);
@@ -371,7 +377,8 @@ class Verifier {
       need_range(d.variable, "the list of donations");
       need_made(d.value, "the list of donations", Phase::update);
       const ValueKind kind = graph_.value(d.variable).kind;
-      if (kind != ValueKind::parameter && kind != ValueKind::buffer && kind != ValueKind::state)
+      if (kind != ValueKind::parameter && kind != ValueKind::buffer && kind != ValueKind::state &&
+          kind != ValueKind::sum)
         broken(value_text(d.variable) + ", which is no parameter, buffer or state, is to hold " + value_text(d.value));
       if (graph_.type(d.variable) != graph_.type(d.value))
         broken(value_text(d.variable) + " is " + graph_.type(d.variable).to_string() + "; " + value_text(d.value) +
@@ -386,6 +393,13 @@ class Verifier {
                " results, fewer than what it changes of its inputs");
     variable_ = variable_of(graph_);
     ByValue<bool> updated;
+    for (const Node& node : graph_.nodes) {
+      if (node.is(kFiniteStep)) counts_steps_[node.outputs[0]] = true;
+      // What a scaled loss keeps belongs to no update.
+      for (std::size_t i = 0; i < node.op->inputs.size(); ++i)
+        if (node.op->inputs[i].role == InputRole::kept)
+          kept_[variable_(node.inputs[input_range(*node.op, node.inputs.size(), i).begin])] = true;
+    }
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
       if (has_rate(node)) check_update(n);
@@ -456,7 +470,7 @@ class Verifier {
     std::unordered_set<ValueId> differentiated;
     for (const Gradient& g : graph_.gradients) {
       need_range(g.parameter, "the list of gradients");
-      need_made(g.value, "the list of gradients", Phase::backward);
+      need_made(g.value, "the list of gradients", g.sum == kNone ? Phase::backward : Phase::update);
       if (graph_.value(g.parameter).kind != ValueKind::parameter || !graph_.value(g.parameter).trainable)
         broken("the list of gradients has " + value_text(g.parameter) + ", which is no trainable parameter");
       if (graph_.type(g.parameter) != graph_.type(g.value))
@@ -508,6 +522,7 @@ class Verifier {
   std::vector<std::pair<const Optimizer*, const ParameterGroup*>> groups_;  ///< of all optimizers, in order
   ByValue<std::int64_t> group_{-1};                                         ///< of a parameter: its number
   ByValue<ValueId> variable_{kNone};                                        ///< ir::variable_of
+  ByValue<bool> counts_steps_;    ///< the number of a step, or 0 where it is skipped
   ByValue<bool> updated_, kept_;  ///< a parameter that an update has; a state that one keeps
   bool updates_ = false;
   std::vector<bool> listed_, made_, prepared_;

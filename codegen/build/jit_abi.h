@@ -19,10 +19,11 @@ typedef int (*JitBind)(void* instance, const char* name, void* data, std::size_t
 /// "graven_jit_weights_changed": recomputes the results of the prepare phase.
 typedef int (*JitWeightsChanged)(void* instance);
 /// "graven_jit_run": one call: inference, or one training step. Inputs and outputs in the graph's order; `symbols` in
-/// the order of Graph::symbols(); `learning_rates` one per parameter group, `step` from 1, `seed` of random operators
-/// (unused by inference).
+/// the order of Graph::symbols(); `learning_rates` one per parameter group; `counts` the step, from 1, the seed of
+/// random operators, the part of the step, how many it has, and the count of parts of all steps, from 1 (unused by
+/// inference).
 typedef int (*JitRun)(void* instance, const void* const* inputs, void* const* outputs, const std::int64_t* symbols,
-                      const double* learning_rates, std::int64_t step, std::int64_t seed);
+                      const double* learning_rates, const std::int64_t* counts);
 /// "graven_jit_error": the last error's text, valid until the next call.
 typedef const char* (*JitError)(void* instance);
 }

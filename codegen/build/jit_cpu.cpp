@@ -214,9 +214,10 @@ class JitExecutable : public ir::Executable {
     check(library_.bind(instance_, name.c_str(), data, bytes));
   }
   void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
-           const std::vector<std::int64_t>& symbols, const std::vector<double>& learning_rates, std::int64_t step,
-           std::int64_t seed) override {
-    check(library_.run(instance_, inputs.data(), outputs.data(), symbols.data(), learning_rates.data(), step, seed));
+           const std::vector<std::int64_t>& symbols, const ir::StepNumbers& numbers) override {
+    const std::int64_t counts[] = {numbers.step, numbers.seed, numbers.part, numbers.parts, numbers.draw};
+    check(
+        library_.run(instance_, inputs.data(), outputs.data(), symbols.data(), numbers.learning_rates.data(), counts));
   }
   void weights_changed() override { check(library_.weights_changed(instance_)); }
 

@@ -158,12 +158,10 @@ class Table {
     const std::string config_type =
         call.config_type.empty() ? (call.file.empty() ? call.name : call.file) + "_config" : call.config_type;
     std::string text;
-    if (!call.config.empty()) {
-      text += fmt::format("{}{} config{{}};\n", node.op->rule ? "" : "kernels::", config_type);
-      for (std::size_t i = 0; i < call.config.size(); ++i)
-        text += fmt::format("  read_field(*a.call, {}, config.{});\n", i, call.config[i].first);
-      text += "  ";
-    }
+    text += fmt::format("{}{} config{{}};\n", node.op->rule ? "" : "kernels::", config_type);
+    for (std::size_t i = 0; i < call.config.size(); ++i)
+      text += fmt::format("  read_field(*a.call, {}, config.{});\n", i, call.config[i].first);
+    text += "  ";
     std::string arguments;
     std::size_t tensor = 0;
     for (const ir::Argument& a : ir::arguments_of(node, call))

@@ -300,7 +300,7 @@ class Writer {
   /// and a parameter more or less changes none of them.
   bool is_of_all_parameters(const Step& step) const {
     const ir::Node& n = node(step);
-    if ((!is_update(*n.op) && !n.is(ir::kClipFactor)) || !step.call.sizes.empty()) return false;
+    if ((!is_update(*n.op) && !n.is(ir::kClipFactor, ir::kFiniteStep)) || !step.call.sizes.empty()) return false;
     for (const ir::Argument& a : arguments_of(n, {}))
       if (a.kind == ir::Argument::Kind::list && !is_absent(a.values) && of_each_parameter(a.values).empty())
         return false;
@@ -333,6 +333,11 @@ class Writer {
       case Kind::number:
         if (const ir::ValueId v = argument.value(); v != ir::kNone && graph_.value(v).kind == ir::ValueKind::hyper)
           return values_.hyper(v);
+        if (!style_.numbers_from_hyper) {
+          Code number = "*";
+          number += values_.code(argument.value());
+          return number;
+        }
         [[fallthrough]];
       case Kind::output:
       case Kind::input:

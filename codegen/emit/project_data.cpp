@@ -131,6 +131,9 @@ class Builder {
     out_.names.generator_version = kVersion;
     out_.names.name_literal = string_literal(name_);
     out_.names.updates_in_backward = updates_in_backward_;
+    accumulates_ = std::any_of(graph.gradients.begin(), graph.gradients.end(),
+                               [](const ir::Gradient& g) { return g.sum != ir::kNone; });
+    out_.names.accumulates = accumulates_;
     out_.names.needs = style_.needs;
     out_.names.purpose = out_.names.training ? "A training program and library" : "An inference program and library";
     const std::string licence = fmt::format(
@@ -728,7 +731,8 @@ class Builder {
       const std::vector<std::string> parts =
           add_function(main, others, "model", "Calls", name, title(phase), list, split);
       out_.calls.functions.push_back({name, parts});
-      if (phase != ir::Phase::prepare) out_.calls.step_functions.push_back(name);
+      const bool of_last_part = phase == ir::Phase::update && accumulates_;
+      if (phase != ir::Phase::prepare && !of_last_part) out_.calls.step_functions.push_back(name);
     }
     out_.calls.has_update = !updates_in_backward_ || calls.phases.count(ir::Phase::update) != 0;
     out_.calls.has_prepare = calls.phases.count(ir::Phase::prepare) != 0;
@@ -917,6 +921,7 @@ class Builder {
   const Evaluation* evaluation_;
   bool evaluation_unknown_;
   bool updates_in_backward_ = false;
+  bool accumulates_ = false;  ///< a step may have several parts
   const EmitOptions& options_;
   const Extent& extent_;
   ValueNames values_;

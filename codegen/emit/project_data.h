@@ -24,6 +24,7 @@ struct ProjectNames {
   std::string graph_name = {}, graph_hash = {}, generator = {}, generator_version = {}, purpose = {};
   std::string banner = {}, hash_banner = {};  ///< the first line of a file, in C++ and in CMake
   bool training = false, updates_in_backward = false;
+  bool accumulates = false;  ///< a step may have several parts
   std::string needs = {}, execution_type = {}, execution_name = {}, scalar_math = {}, model_extension = {},
               device_type = {};
   std::string create_argument = {};  ///< of what makes a model: "threads" or "device"

@@ -254,6 +254,8 @@ class Recorder {
     TensorValues known = given_to(rounded);
     if (evaluation_) evaluate(known, rounded, results);
     for (const ir::ValueId v : graph_.states) known.emplace(v, zeros(sized_.type(v)));
+    for (const ir::Gradient& g : graph_.gradients)
+      if (g.sum != ir::kNone) known.emplace(g.sum, zeros(sized_.type(g.sum)));
     set_hyper(known, 1);
 
     ir::Graph step = sized_;
@@ -323,11 +325,14 @@ class Recorder {
       const ir::Value& value = graph_.values[v];
       if (value.kind != ir::ValueKind::hyper) continue;
       const auto id = static_cast<ir::ValueId>(v);
-      if (value.name == ir::kSeedName || value.name == ir::kStepName) {
-        known.insert_or_assign(id, number(value.type, value.name == ir::kStepName ? step : std::int64_t{0}));
-      } else if (const auto group = ir::group_of_rate(value.name)) {
+      if (const auto group = ir::group_of_rate(value.name)) {
         known.insert_or_assign(id, number(value.type, test_rate(static_cast<std::int64_t>(*group))));
+        continue;
       }
+      // A step is of one part.
+      const bool counts_steps = value.name == ir::kStepName || value.name == ir::kDrawName;
+      const std::int64_t count = counts_steps ? step : value.name == ir::kPartsName ? 1 : 0;
+      known.insert_or_assign(id, number(value.type, count));
     }
   }
 

@@ -313,9 +313,8 @@ std::unordered_set<std::string> ValueNames::all_members() const {
 
 std::string ValueNames::hyper(ir::ValueId value) const {
   const std::string& name = graph_.value(value).name;
-  if (name == ir::kStepName || name == ir::kSeedName) return "hyper." + name;
   const std::optional<std::size_t> group = ir::group_of_rate(name);
-  GRAVEN_CHECK(group, "unknown hyper-parameter " + name);
+  if (!group) return "hyper." + name;
   return fmt::format("hyper.learning_rates[{}]", *group);
 }
 

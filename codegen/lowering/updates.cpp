@@ -30,6 +30,23 @@ KernelCall clip_factor(const NodeView& node) {
                      {"norm_type", node.attributes().number("norm_type")}}};
 }
 
+KernelCall accumulate(const NodeView& node) {
+  return {.name = "accumulate", .config = {{"n", node.input(0).shape.numel()}}};
+}
+
+KernelCall finite_step(const NodeView&) {
+  return {.name = "finite_step", .file = "loss_scale", .config_type = "finite_step_config"};
+}
+
+KernelCall update_loss_scale(const NodeView& node) {
+  return {.name = "update_loss_scale",
+          .file = "loss_scale",
+          .config_type = "update_loss_scale_config",
+          .config = {{"growth_factor", node.attributes().number("growth_factor")},
+                     {"backoff_factor", node.attributes().number("backoff_factor")},
+                     {"growth_interval", Dim(node.attributes().integer("growth_interval"))}}};
+}
+
 /// `sizes`: the last two dimensions of a parameter are matrices, of which each has so many rows and columns. Of one
 /// without elements there is none.
 KernelCall adafactor(const NodeView& node) {
@@ -80,8 +97,11 @@ KernelCall linear_update(const NodeView& node) {
 
 std::span<const Row> updates() {
   static constexpr Row kRows[] = {
+      {&ir::kAccumulate, accumulate},
       {&ir::kAdafactor, adafactor},
       {&ir::kClipFactor, clip_factor},
+      {&ir::kFiniteStep, finite_step},
+      {&ir::kUpdateLossScale, update_loss_scale},
   };
   return kRows;
 }

@@ -28,6 +28,8 @@ Home home_of(ir::ValueKind kind) {
       return Home::state;
     case ir::ValueKind::hyper:
       return Home::hyper;
+    case ir::ValueKind::sum:
+      return Home::gradient;
   }
   return Home::arena;
 }
@@ -76,7 +78,14 @@ Storage::Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_resul
     if (node.phase == ir::Phase::prepare && !node.op->alias)
       for (const ir::ValueId v : node.outputs) home[at(v)] = Home::prepared;
   }
+  std::vector<bool> has_sum(graph.values.size(), false);  // by parameter
+  for (const ir::Gradient& g : graph.gradients)
+    if (g.sum != ir::kNone) {
+      parameter[at(g.sum)] = g.parameter;
+      has_sum[at(g.parameter)] = true;
+    }
   for (const GradientOf& g : parameter_gradients(graph)) {
+    if (has_sum[at(g.parameter)]) continue;
     // A gradient in another shape stays in the arena; one that serves two parameters is the first one's.
     const ir::ValueId r = root[at(g.gradient)];
     if (home[at(r)] != Home::arena || graph.type(r).dtype != graph.type(g.parameter).dtype) continue;

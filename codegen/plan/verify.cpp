@@ -85,6 +85,8 @@ class Verifier {
       for (const auto* kept : {&graph_.parameters, &graph_.states})
         for (const ValueId v : *kept)
           if (!given_up_.count(v)) verify_result(v);
+      for (const ir::Gradient& g : graph_.gradients)
+        if (g.sum != ir::kNone) verify_result(g.sum);
     }
   }
 

@@ -18,21 +18,10 @@ namespace graven::ir {
 
 namespace {
 
-ValueId hyper(Graph& graph, const std::string& name, DType dtype) {
-  const ValueId known = graph.find(name);
-  if (known != kNone) {
-    if (graph.value(known).kind != ValueKind::hyper)
-      throw UserError("the name '" + name + "' belongs to the training loop: give the graph's " +
-                      graph.type(known).to_string() + " of this name another");
-    return known;
-  }
-  return graph.add_value(name, ValueKind::hyper, {dtype, {}});
-}
-
 /// By parameter that build() has changed: the donation that says so. The update changes what it holds then.
 using Changed = std::unordered_map<ValueId, std::size_t>;
 
-void add_update(Graph& graph, const OptimizerKind& kind, const ParameterGroup& group, int index,
+void add_update(Graph& graph, const OptimizerKind& kind, const ParameterGroup& group, int index, ValueId step,
                 const std::vector<ValueId>& parameters, const std::unordered_map<ValueId, ValueId>& gradient_of,
                 const Changed& changed) {
   const OpDef& op = get_op(kind.op);
@@ -54,11 +43,11 @@ void add_update(Graph& graph, const OptimizerKind& kind, const ParameterGroup& g
           inputs.push_back(kNone);
       }
     } else if (spec.role == InputRole::rate) {
-      inputs.push_back(hyper(graph, std::string(kRatePrefix) + std::to_string(index), DType::f64));
+      inputs.push_back(graph.add_hyper(std::string(kRatePrefix) + std::to_string(index), DType::f64));
     } else {
       GRAVEN_CHECK(spec.role == InputRole::step,
                    std::string(op.name) + " has an input '" + std::string(spec.name) + "' that no optimizer gives");
-      inputs.push_back(hyper(graph, std::string(kStepName), DType::i64));
+      inputs.push_back(step);
     }
   }
   graph.add_node(op, std::move(inputs), update_attributes(kind, group.options), {Origin{"optimizer", {}, 0}},
@@ -75,14 +64,14 @@ void add_update(Graph& graph, const OptimizerKind& kind, const ParameterGroup& g
   }
 }
 
-void add_group(Graph& graph, const OptimizerKind& kind, const ParameterGroup& group, int index,
+void add_group(Graph& graph, const OptimizerKind& kind, const ParameterGroup& group, int index, ValueId step,
                const std::unordered_map<ValueId, ValueId>& gradient_of, const Changed& changed) {
   update_attributes(kind, group.options);  // an unknown option is an error even where nothing is to be updated
   for (DType dtype : kAllDTypes) {
     std::vector<ValueId> parameters;
     for (ValueId p : group.parameters)
       if (graph.type(p).dtype == dtype && gradient_of.count(p)) parameters.push_back(p);
-    if (!parameters.empty()) add_update(graph, kind, group, index, parameters, gradient_of, changed);
+    if (!parameters.empty()) add_update(graph, kind, group, index, step, parameters, gradient_of, changed);
   }
 }
 
@@ -112,9 +101,13 @@ void add_optimizer_updates(Graph& graph, const PassOptions&) {
   Changed changed;
   for (std::size_t d = 0; d < graph.donations.size(); ++d) changed.emplace(graph.donations[d].variable, d);
   int index = 0;
-  for (const Optimizer& optimizer : std::vector<Optimizer>(graph.optimizers)) {
-    const OptimizerKind& kind = optimizer_kind(optimizer.kind);
-    for (const ParameterGroup& group : optimizer.groups) add_group(graph, kind, group, index++, gradient_of, changed);
+  const std::vector<Optimizer> optimizers = graph.optimizers;
+  for (std::size_t o = 0; o < optimizers.size(); ++o) {
+    const OptimizerKind& kind = optimizer_kind(optimizers[o].kind);
+    const ValueId finite = finite_step_of(graph, o);
+    const ValueId step = finite != kNone ? finite : graph.add_hyper(kStepName, DType::i64);
+    for (const ParameterGroup& group : optimizers[o].groups)
+      add_group(graph, kind, group, index++, step, gradient_of, changed);
   }
   sort_by_phase(graph);
 }

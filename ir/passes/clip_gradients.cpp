@@ -23,12 +23,12 @@ namespace graven::ir {
 
 namespace {
 
-/// A node behind the gradients, in the backward phase. It is named after parameters: another layer leaves these names
-/// as they are.
+/// A node behind the gradients: in the backward phase, or, where that runs for parts of a batch, in that of the update.
+/// It is named after parameters: another layer leaves these names as they are.
 ValueId call(Graph& graph, const OpDef& op, std::vector<ValueId> inputs, Attributes attributes,
              const std::string& name) {
-  return graph.add_node(op, std::move(inputs), std::move(attributes), {Origin{"optimizer", {}, 0}}, Phase::backward,
-                        name)[0];
+  const Phase phase = accumulation_steps(graph) > 1 ? Phase::update : Phase::backward;
+  return graph.add_node(op, std::move(inputs), std::move(attributes), {Origin{"optimizer", {}, 0}}, phase, name)[0];
 }
 
 ValueId cast(Graph& graph, ValueId v, DType dtype, const std::string& name) {

@@ -3,10 +3,10 @@
 //
 //   f = clip_factor(g...)  adam(params, f * g..., ...)   ->   f = clip_factor(g...)  adam(params, g..., ..., f)
 //
-// For updates whose gradients are all scaled by the same factor, where nothing else reads what is scaled. The product
-// is rounded as before, so the parameters are the same, bit for bit. From here on a parameter's gradient is what flowed
-// back, before it is clipped; the norm becomes part of the update, so that a program that changes gradients between
-// backward and update has it taken of those.
+// The same with what unscales the gradients of a scaled loss. For updates whose gradients are all scaled by the same
+// factor, where nothing else reads what is scaled. The product is rounded as before, so the parameters are the same,
+// bit for bit. From here on a parameter's gradient is what flowed back, before it is clipped; the norm becomes part of
+// the update, so that a program that changes gradients between backward and update has it taken of those.
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
@@ -21,7 +21,7 @@ namespace {
 
 class ClippingFusion {
  public:
-  explicit ClippingFusion(Graph& graph) : graph_(graph), uses_(graph) {
+  explicit ClippingFusion(Graph& graph) : graph_(graph), uses_(graph), scale_(loss_scale(graph)) {
     for (Gradient& g : graph.gradients) gradient_of_.emplace(g.value, &g);
     results_.insert(graph.outputs.begin(), graph.outputs.end());
     for (const Loss& loss : graph.losses) results_.insert(loss.value);
@@ -55,8 +55,16 @@ class ClippingFusion {
   }
   bool is_factor(ValueId v, const Uses& uses) const {
     const Node* maker = uses.maker(graph_, v);
-    if (maker != nullptr && maker->is(kCast)) maker = uses.maker(graph_, maker->inputs[0]);
-    return maker != nullptr && maker->is(kClipFactor);
+    while (maker != nullptr && maker->is(kCast)) maker = uses.maker(graph_, maker->inputs[0]);
+    return maker != nullptr && (maker->is(kClipFactor) || is_inverse_scale(*maker, uses));
+  }
+  /// Of a scaled loss: what its gradients are multiplied by (unscale_gradients.cpp).
+  bool is_inverse_scale(const Node& node, const Uses& uses) const {
+    if (!node.is(kReciprocal) || scale_ == kNone) return false;
+    ValueId v = node.inputs[0];
+    for (const Node* maker = uses.maker(graph_, v); maker != nullptr && maker->is(kCast); maker = uses.maker(graph_, v))
+      v = maker->inputs[0];
+    return v == scale_;
   }
 
   void fuse(Node& update) {
@@ -95,6 +103,7 @@ class ClippingFusion {
 
   Graph& graph_;
   const Uses uses_;  ///< as the graph was
+  const ValueId scale_;
   std::unordered_map<ValueId, Gradient*> gradient_of_;
   std::unordered_set<ValueId> results_;  ///< outputs and losses; of the graph's results a gradient may be scaled
   std::unordered_set<ValueId> fused_;

@@ -24,4 +24,17 @@ bool clips_gradients(const Graph& graph);
 /// Whether the graph asks for update_in_backward and has an update.
 bool updates_in_backward(const Graph& graph);
 
+/// How many parts of a batch the graph makes one step of; 1: a step is a call. User error where its config says nothing
+/// that could be done.
+std::int64_t accumulation_steps(const Graph& graph);
+
+/// Whether the graph scales its losses. User error where its config says nothing that could be done.
+bool scales_losses(const Graph& graph);
+
+/// The state in which a graph keeps what its losses are scaled by; kNone where it scales none, or not yet.
+ValueId loss_scale(const Graph& graph);
+/// The number of the step of optimizer `index`, which is 0 where its gradients are not finite; kNone where nobody looks
+/// (ir/passes/unscale_gradients.cpp).
+ValueId finite_step_of(const Graph& graph, std::size_t index);
+
 }  // namespace graven::ir

@@ -16,11 +16,20 @@ namespace {
 
 constexpr auto always = nullptr;
 bool has_loss(const Graph& graph, const PassOptions&) { return !graph.losses.empty() && graph.gradients.empty(); }
-bool has_no_update(const Graph& graph, const PassOptions&) {
-  return !graph.optimizers.empty() && (graph.nodes.empty() || graph.nodes.back().phase != Phase::update);
-}
 bool has_update(const Graph& graph, const PassOptions&) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return is_update(*n.op); });
+}
+bool has_no_update(const Graph& graph, const PassOptions& options) {
+  return !graph.optimizers.empty() && !has_update(graph, options);
+}
+bool has_loss_to_scale(const Graph& graph, const PassOptions& options) {
+  return has_loss(graph, options) && scales_losses(graph);
+}
+bool accumulates(const Graph& graph, const PassOptions& options) {
+  return has_no_update(graph, options) && accumulation_steps(graph) > 1;
+}
+bool has_to_unscale(const Graph& graph, const PassOptions& options) {
+  return has_no_update(graph, options) && scales_losses(graph);
 }
 bool has_to_clip(const Graph& graph, const PassOptions& options) {
   return has_no_update(graph, options) && clips_gradients(graph);

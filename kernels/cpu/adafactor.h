@@ -123,12 +123,13 @@ template <class T>
 
 }  // namespace detail
 
-/// `step` counts from 1.
+/// `step` counts from 1; in step 0 nothing is changed.
 template <class T>
 inline void adafactor(Threads& threads, const adafactor_config& config, std::int64_t count, T* const* params,
                       const plain_t<T>* const* grads, plain_t<T>* const* row_vars, plain_t<T>* const* col_vars,
                       plain_t<T>* const* variances, const std::int64_t* sizes, double lr, std::int64_t step,
                       void* workspace) {
+  if (step == 0) return;
   const detail::adafactor_rows rows{sizes, reinterpret_cast<const void* const*>(row_vars)};
   const detail::adafactor_columns columns{rows};
   constexpr std::int64_t kPiece = adafactor_shape::kPieceRows;

@@ -15,7 +15,8 @@
 //   update_parameters<sgd>(threads, config, 2, params, grads, sizes, lr, step, states...);   // step counts from 1
 //   update_parameters<sgd>(threads, config, 2, params, grads, sizes, lr, step, &factor, states...);
 //
-// With a factor gradients are multiplied by it as they are read: what clipping by a norm does, without another pass.
+// In step 0 nothing is changed (loss_scale.h). With a factor gradients are multiplied by it as they are read: what
+// clipping by a norm does, without another pass.
 //
 // A rule that asks for norms of whole tensors has `norms`, how many there are, `measure`, which makes an element's new
 // states and adds its squares, and `at_tensor`, which computes what depends on the norms; update_parameters_with_norms
@@ -74,6 +75,7 @@ inline void update_lists(Threads& threads, const Config& config, std::int64_t co
                          const plain_t<T>* const* grads, const std::int64_t* sizes, double lr, std::int64_t step,
                          Gradient gradient, States* const*... states) {
   using C = compute_t<T>;
+  if (step == 0) return;
   const auto k = Rule::template at_step<C>(config, lr, step);
   for_each_range(threads, count, sizes, [&](std::int64_t t, std::int64_t first, std::int64_t n) {
     update_range<Rule, C>(k, n, params[t] + first, grads[t] + first, gradient, (states[t] + first)...);
@@ -122,6 +124,7 @@ inline void update_lists_with_norms(Threads& threads, const Config& config, std:
                                     const plain_t<T>* const* grads, const std::int64_t* sizes, double lr,
                                     std::int64_t step, Gradient gradient, void* workspace, States* const*... states) {
   using C = compute_t<T>;
+  if (step == 0) return;
   const auto k = Rule::template at_step<C>(config, lr, step);
   double* const sums = static_cast<double*>(workspace);
   for_each_piece(threads, kNormPiece, count, sizes,

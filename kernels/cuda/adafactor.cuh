@@ -101,6 +101,7 @@ __device__ inline void add_squares(const adafactor_list<T>& list, const Element&
 template <class T>
 __global__ void adafactor_rows_kernel(adafactor_list<T> list, adafactor_config config, const double* lr,
                                       const std::int64_t* number) {
+  if (*number == 0) return;
   const adafactor_step<T> step = adafactor_at_step<T>(config, lr, number);
   const unsigned t = blockIdx.y;
   const T* const grad = list.grads[t];
@@ -128,6 +129,7 @@ __global__ void adafactor_rows_kernel(adafactor_list<T> list, adafactor_config c
 template <class T>
 __global__ void adafactor_columns_kernel(adafactor_list<T> list, adafactor_config config, const double* lr,
                                          const std::int64_t* number) {
+  if (*number == 0) return;
   const adafactor_step<T> step = adafactor_at_step<T>(config, lr, number);
   const unsigned t = blockIdx.y;
   if (list.row_vars[t] == nullptr) return;
@@ -161,6 +163,7 @@ __global__ void adafactor_means_kernel(adafactor_list<T> list) {
 template <class T>
 __global__ void adafactor_changes_kernel(adafactor_list<T> list, adafactor_config config, const double* lr,
                                          const std::int64_t* number) {
+  if (*number == 0) return;
   const adafactor_step<T> step = adafactor_at_step<T>(config, lr, number);
   add_squares<1>(list, [&](std::int64_t i) { return adafactor_change(list, step, i); });
 }
@@ -168,6 +171,7 @@ __global__ void adafactor_changes_kernel(adafactor_list<T> list, adafactor_confi
 template <class T>
 __global__ void adafactor_apply_kernel(adafactor_list<T> list, adafactor_config config, const double* lr,
                                        const std::int64_t* number) {
+  if (*number == 0) return;
   const adafactor_step<T> step = adafactor_at_step<T>(config, lr, number);
   const unsigned t = blockIdx.y;
   const double* const sums = list.sums + 2 * static_cast<std::int64_t>(t) * gridDim.x;
@@ -189,7 +193,7 @@ __global__ void adafactor_apply_kernel(adafactor_list<T> list, adafactor_config 
 
 #ifndef __CUDACC_RTC__
 
-/// `lr` and `step`, which counts from 1, lie on the device.
+/// `lr` and `step`, which counts from 1, lie on the device; in step 0 nothing is changed.
 template <class T>
 void adafactor(CudaContext& context, const adafactor_config& config, std::int64_t count, T* const* params,
                const plain_t<T>* const* grads, plain_t<T>* const* row_vars, plain_t<T>* const* col_vars,

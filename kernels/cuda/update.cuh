@@ -6,8 +6,8 @@
 //   update_parameters<sgd>(context, config, count, params, grads, sizes, lr, step, factor, states...);
 //
 // The rate and the number of the step lie on the device, so that the same launches do for every step; each block asks
-// the rule what follows from them. So does the factor, if there is one, which gradients are multiplied by as they are
-// read.
+// the rule what follows from them; in step 0 nothing is changed (loss_scale.cuh). So does the factor, if there is one,
+// which gradients are multiplied by as they are read.
 //
 // Parameters, gradients and states are read once, and parameters and states written once, 16 bytes at a time: of adam
 // 28 bytes a float. With norms they are read twice, and the states written twice.
@@ -69,6 +69,7 @@ __device__ inline void update_elements(const tensor_list<T, 2 + sizeof...(S)>& l
 template <class Rule, class T, class Config, int... S>
 __global__ void __launch_bounds__(kBlock) update_kernel(tensor_list<T, 2 + sizeof...(S)> list, Config config,
                                                         const double* lr, const std::int64_t* step, const T* factor) {
+  if (*step == 0) return;
   update_elements<Rule, T, S...>(list, tensor_piece(list), numbers_of_step<Rule, T>(config, lr, step), factor);
 }
 
@@ -77,6 +78,7 @@ template <class Rule, class T, class Config, int... S>
 __global__ void __launch_bounds__(kBlock)
     measure_kernel(tensor_list<T, 2 + sizeof...(S)> list, Config config, const double* lr, const std::int64_t* step,
                    const T* factor, double* sums) {
+  if (*step == 0) return;
   constexpr int N = kVectorWidth<T>;
   const auto k = numbers_of_step<Rule, T>(config, lr, step);
   const tensor_piece piece(list);
@@ -112,6 +114,7 @@ template <class Rule, class T, class Config, int... S>
 __global__ void __launch_bounds__(kBlock)
     update_with_norms_kernel(tensor_list<T, 2 + sizeof...(S)> list, Config config, const double* lr,
                              const std::int64_t* step, const T* factor, const double* sums) {
+  if (*step == 0) return;
   const tensor_piece piece(list);
   const std::uint32_t end = list.end_piece(piece.tensor);
   double norms[Rule::norms] = {};

@@ -19,6 +19,7 @@ void adafactor(const adafactor_config& config, std::int64_t count, T* const* par
                plain_t<T>* const* row_vars, plain_t<T>* const* col_vars, plain_t<T>* const* variances,
                const std::int64_t* sizes, double lr, std::int64_t step) {
   using C = compute_t<T>;
+  if (step == 0) return;
   const C weight = static_cast<C>(std::pow(static_cast<double>(step), config.beta2_decay));
   /// From the nearer one: in the first step the weight is 1.
   const auto move = [&](T& mean, double to) {

@@ -1,7 +1,7 @@
 // An optimizer's step over a list of tensors as plain loops over any float type: what kernels/cpu/update.h computes,
 // one element after the other, norms without pieces.
 //
-//   // step counts from 1
+//   // step counts from 1; in step 0 nothing is changed
 //   reference::update_parameters<sgd>(config, count, params, grads, sizes, lr, step, states...);
 //   reference::update_parameters<sgd>(config, count, params, grads, sizes, lr, step, &factor, states...);
 #pragma once
@@ -38,6 +38,7 @@ void update_parameters(const Config& config, std::int64_t count, T* const* param
                        const std::int64_t* sizes, double lr, std::int64_t step, const plain_t<T>* factor,
                        States* const*... states) {
   using C = compute_t<T>;
+  if (step == 0) return;
   const auto k = Rule::template at_step<C>(config, lr, step);
   for (std::int64_t t = 0; t < count; ++t)
     for (std::int64_t i = 0; i < sizes[t]; ++i)
@@ -54,6 +55,7 @@ void update_parameters_with_norms(const Config& config, std::int64_t count, T* c
                                   const plain_t<T>* const* grads, const std::int64_t* sizes, double lr,
                                   std::int64_t step, const plain_t<T>* factor, States* const*... states) {
   using C = compute_t<T>;
+  if (step == 0) return;
   for (std::int64_t t = 0; t < count; ++t) {
     auto k = Rule::template at_step<C>(config, lr, step);
     double norms[Rule::norms] = {};

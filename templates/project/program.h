@@ -115,7 +115,9 @@ struct Sizes {
 {% if training and on_device %}
 /// The numbers that change from step to step, where they lie on the device: the same calls do for every step.
 struct HyperOnDevice {
-  explicit HyperOnDevice(const Hyper* numbers) : step(&numbers->step), seed(&numbers->seed) {
+  explicit HyperOnDevice(const Hyper* numbers)
+      : step(&numbers->step), seed(&numbers->seed){% if accumulates %}, part(&numbers->part),
+        parts(&numbers->parts), draw(&numbers->draw){% endif %} {
 {% if group_count > 0 %}
     for (int group = 0; group < @{ group_count }@; ++group) learning_rates[group] = &numbers->learning_rates[group];
 {% endif %}
@@ -126,6 +128,11 @@ struct HyperOnDevice {
 {% endif %}
   const std::int64_t* step;
   const std::int64_t* seed;
+{% if accumulates %}
+  const std::int64_t* part;
+  const std::int64_t* parts;
+  const std::int64_t* draw;
+{% endif %}
 };
 
 {% endif %}

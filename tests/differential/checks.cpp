@@ -380,7 +380,8 @@ std::optional<Finding> check_emitted(const std::vector<Graph>& traced) {
     }
     std::vector<void*> outputs;
     for (TensorData& data : computed) outputs.push_back(data.bytes.data());
-    program->run(inputs, outputs, in_order, std::vector<double>(all.optimizers.size(), 0.1), 1, 0);
+    program->run(inputs, outputs, in_order,
+                 {.learning_rates = std::vector<double>(all.optimizers.size(), 0.1), .step = 1, .draw = 1});
     const auto allowed = [&](const std::string& name, const TensorData& tensor) {
       return ir::is_floating(tensor.type.dtype)
                  ? tolerance::random_emitted.f32 + 20 * difference(tensor, moved.at(name))

@@ -56,7 +56,7 @@ Computed run_emitted(const ir::Graph& graph, const std::vector<TensorData>& inpu
         {type, std::vector<std::byte>(static_cast<std::size_t>(type.shape.numel().value()) * ir::size_of(type.dtype))});
   }
   for (TensorData& t : result.outputs) wanted.push_back(t.bytes.data());
-  program->run(given, wanted, {}, {}, 0, 0);
+  program->run(given, wanted, {}, {});
   return result;
 }
 

@@ -38,6 +38,7 @@
 #include <utility>
 #include <vector>
 
+#include "graven/grad_scaler.h"
 #include "graven/lr_scheduler.h"
 #include "graven/module.h"
 #include "graven/optim.h"
@@ -68,7 +69,7 @@ class GraphBase {
   const ir::Graph& graph() const;
   /// The rates of the next step, by optimizer and parameter group.
   std::vector<double> learning_rates() const;
-  /// Training calls so far.
+  /// Training calls so far; with a scaler those that updated: of several optimizers, of the one that did most often.
   std::int64_t train_step() const;
 
   /// Parameters and buffers by path ("model.hidden.weight"); when training also optimizer state
@@ -101,6 +102,26 @@ class GraphBase {
   /// for bit. An emitted Model has no backward(), update() and gradients() apart then. Before compile() or the first
   /// call: user error after it.
   void update_in_backward(bool on = true, Location where = Location::current());
+
+  /// One call is a step of `steps` parts of its batch: the inputs are cut into so many along dimension 0, each part
+  /// runs forward and backward on its own, and the mean of their gradients, added up in f32 (of f64 parameters in f64),
+  /// is clipped and updates once. build() is recorded for one part, and so are graph() and emitted programs. Of the
+  /// results numbers are means over the parts, integers that stand alone are sums, and other tensors are put together
+  /// along dimension 0; what depends on no input, and parameters and buffers, are what they are behind the last part.
+  /// Random numbers of each part are its own. What forward changes, running statistics of batch norms, advances with
+  /// each part. So a loss that is a mean trains as with the large batch, but for batch norms, within rounding. User
+  /// error where an input has no dimension 0 or one that `steps` does not divide; together with update_in_backward();
+  /// and behind compile() or the first call.
+  void set_gradient_accumulation_steps(std::int64_t steps, Location where = Location::current());
+
+  /// The losses' gradients begin with the scaler's scale, and are divided by it before they are clipped. An optimizer
+  /// of whose own gradients one is infinite or NaN is left as it is in that step: its parameters, states, count of
+  /// steps and schedule; so of several one may step while another does not, as with torch.amp.GradScaler. Then the
+  /// scale shrinks; else it grows after growth_interval steps. The scale is the scaler's own: get_scale() sees what
+  /// steps make of it. state_dict() has it as "grad_scaler-scale" and "grad_scaler-growth_tracker", and how many steps
+  /// each optimizer has skipped as "grad_scaler-skipped.0". A scaler that is not enabled changes nothing. User error
+  /// together with update_in_backward(), and behind compile() or the first call.
+  void set_grad_scaler(const amp::GradScaler& scaler, Location where = Location::current());
 
   /// Calls with inputs of other shapes, dtypes or another number record build() again and compile a program of their
   /// own, instead of being an error. Programs share parameters, buffers, optimizer state and the count of steps; the

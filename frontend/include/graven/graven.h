@@ -71,6 +71,7 @@
 #include "graven/codegen.h"
 #include "graven/data.h"
 #include "graven/functional.h"
+#include "graven/grad_scaler.h"
 #include "graven/graph.h"
 #include "graven/init.h"
 #include "graven/layers.h"

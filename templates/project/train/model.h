@@ -74,6 +74,13 @@ struct Hyper {
   std::int64_t step = 1;
   /// Of random operators.
   std::int64_t seed = 0;
+{% if accumulates %}
+  /// Which part of the step's batch a call has, from 0, and how many there are: gradients add up from part to part, and
+  /// the call with the last part updates, by their mean.
+  std::int64_t part = 0, parts = 1;
+  /// Counts the parts of all steps, from 1: what random numbers go by. 0: (step - 1) * parts + part + 1.
+  std::int64_t draw = 0;
+{% endif %}
 };
 
 /// A tensor of the model, where it lies.

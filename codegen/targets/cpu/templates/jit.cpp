@@ -166,7 +166,7 @@ int graven_jit_weights_changed(void* opaque) {
 }
 
 int graven_jit_run(void* opaque, const void* const* inputs, void* const* outputs, const std::int64_t* symbols,
-                   const double* learning_rates, std::int64_t step_number, std::int64_t seed) {
+                   const double* learning_rates, const std::int64_t* counts) {
   Instance& instance = *static_cast<Instance*>(opaque);
 {% for input in inputs %}
   instance.in.@{ input.member }@ = static_cast<const @{ input.element }@*>(inputs[@{ loop.index }@]);
@@ -184,13 +184,21 @@ int graven_jit_run(void* opaque, const void* const* inputs, void* const* outputs
 {% if group_count > 0 %}
   for (double& rate : instance.hyper.learning_rates) rate = *learning_rates++;
 {% endif %}
-  instance.hyper.step = step_number;
-  instance.hyper.seed = seed;
+  instance.hyper.step = counts[0];
+  instance.hyper.seed = counts[1];
+{% if accumulates %}
+  instance.hyper.part = counts[2];
+  instance.hyper.parts = counts[3];
+  instance.hyper.draw = counts[4];
+{% endif %}
 {% endif %}
   try {
 {% for function in step_functions %}
     program.@{ function }@(step);
 {% endfor %}
+{% if accumulates %}
+    if (instance.hyper.part + 1 == instance.hyper.parts) program.update(step);
+{% endif %}
   } catch (const std::exception& e) {  // an index in the data is out of range
     instance.error = e.what();
     return 1;
@@ -201,7 +209,7 @@ int graven_jit_run(void* opaque, const void* const* inputs, void* const* outputs
               sizeof(@{ output.element }@) * static_cast<std::size_t>(@{ output.count_in_step }@));
 {% endfor %}
 {% endif %}
-  (void)inputs, (void)outputs, (void)symbols, (void)learning_rates, (void)step_number, (void)seed;
+  (void)inputs, (void)outputs, (void)symbols, (void)learning_rates, (void)counts;
   return 0;
 }
 
