@@ -166,7 +166,8 @@ struct GraphState {
   bool update_in_backward = false;
   std::int64_t parts = 1;                          ///< of a step's batch
   std::shared_ptr<amp::GradScaler::State> scaler;  ///< none: losses are not scaled
-  std::int64_t steps = 0;                          ///< training calls, those too whose update was skipped
+  std::optional<DType> amp;
+  std::int64_t steps = 0;  ///< training calls, those too whose update was skipped
 
   /// What build() recorded for inputs of certain types, and, once it has run, its program.
   struct Recorded {
@@ -466,6 +467,15 @@ void GraphBase::set_grad_scaler(const amp::GradScaler& scaler, Location where) {
     fail_at("set_grad_scaler: " + state_->name + " is recorded already; ask for it before compile() and the first call",
             where);
   state_->scaler = scaler.is_enabled() ? scaler.state() : nullptr;
+}
+
+void GraphBase::enable_amp(DType dtype, bool on, Location where) {
+  if (is_compiled())
+    fail_at("enable_amp: " + state_->name + " is recorded already; ask for it before compile() and the first call",
+            where);
+  if (dtype != DType::f16 && dtype != DType::bf16)
+    fail_at("enable_amp: expected f16 or bf16, got " + std::string(ir::name(dtype)), where);
+  state_->amp = on ? std::optional(dtype) : std::nullopt;
 }
 
 void GraphBase::with_dynamic_input_shape(int size, Location where) {
@@ -776,6 +786,7 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
     graph.config[std::string(ir::kScaleInterval)] = options.growth_interval;
   }
   if (state_->parts > 1 || state_->scaler) (void)ir::accumulation_steps(graph), (void)ir::scales_losses(graph);
+  if (state_->amp) graph.config[std::string(ir::kAmp)] = *state_->amp;
   for (const auto& a : state_->optimizers) {
     ir::Optimizer o;
     o.kind = a.optimizer.kind();
@@ -994,6 +1005,7 @@ std::string GraphState::text(int with_operators) const {
   std::string text = "(GRAPH:" + s.name + ":" + s.class_name + "): (\n";
   text += std::string("  (CONFIG:config:GraphConfig(training=") + (s.optimizers.empty() ? "False" : "True") +
           (s.update_in_backward ? ", update_in_backward=True" : "") +
+          (s.amp ? ", amp=" + std::string(ir::name(*s.amp)) : "") +
           (s.parts > 1 ? fmt::format(", gradient_accumulation_steps={}", s.parts) : "") + scaler_text() + ", ))\n";
   const auto line = [&](const char* kind, const char* suffix, std::size_t i, ir::ValueId v) {
     text += "  (" + std::string(kind) + ":_" + s.name + "-" + suffix + "_" + std::to_string(i) + ":" +

@@ -181,6 +181,8 @@ inline constexpr std::string_view kLossScaleState = "grad_scaler-scale",
 
 /// Key of Graph::config: each parameter is updated as soon as its gradient is there (ir/passes/update_in_backward.cpp).
 inline constexpr std::string_view kUpdateInBackward = "update_in_backward";
+/// Key of Graph::config: f16 or bf16, the dtype of products and of what follows them (ir/passes/mixed_precision.cpp).
+inline constexpr std::string_view kAmp = "amp";
 
 class Graph {
  public:

@@ -304,6 +304,13 @@ ValueId GradientBuilder::scalar(double value, ValueId like) {
   return call("full", {}, {{"shape", Shape{}}, {"value", value}, {"dtype", graph_.type(like).dtype}});
 }
 
+void GradientBuilder::set(std::size_t i, ValueId gradient) {
+  const bool given = gradient != kNone && has_input(i);
+  gradients_[i] = given && type(gradient).dtype != type(input(i)).dtype
+                      ? call("cast", {gradient}, {{"dtype", type(input(i)).dtype}})
+                      : gradient;
+}
+
 void GradientBuilder::set_reduced(std::size_t i, ValueId gradient) {
   const TensorType target = graph_.type(node_.inputs[i]);
   const TensorType from = graph_.type(gradient);

@@ -161,7 +161,8 @@ class GradientBuilder {
   ValueId scalar(double value, ValueId like);
   /// Sums `gradient` over the dimensions that broadcasting added, to the type of input i, and sets it.
   void set_reduced(std::size_t i, ValueId gradient);
-  void set(std::size_t i, ValueId gradient) { gradients_[i] = gradient; }
+  /// As input i's dtype.
+  void set(std::size_t i, ValueId gradient);
   const std::vector<ValueId>& gradients() const { return gradients_; }
   Graph& graph() { return graph_; }
 

@@ -18,6 +18,7 @@
 
 #include "codegen/emit/functor.h"
 #include "codegen/emit/update.h"
+#include "codegen/lowering/lowering.h"
 #include "frontend/eager/table.h"
 #include "ir/call.h"
 #include "ir/diagnostic.h"
@@ -109,7 +110,9 @@ class Table {
         eager::signature_of(node, [&](ir::ValueId v) { return ir::is_floating(dtype(v)) ? DType::f64 : dtype(v); });
     bool found = add_kernel(node, call, own);
     // To the oracle, packed weights are the weights: it packs nothing.
-    if (!call.reference && !op.packs && !has_function(call, true)) add_kernel(node, call, doubles);
+    const ir::KernelCall any = codegen::kernel_call({graph, node});  // files of fast kernels may be for one dtype
+    if (!call.reference && !op.packs && !has_function(any, true)) add_kernel(node, call, doubles);
+    if (call.file != any.file) call = any;
     call.reference = true;
     found = add_kernel(node, call, own) || found;
     add_kernel(node, call, doubles);

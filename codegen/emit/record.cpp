@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <set>
 
 #include "codegen/emit/values.h"
@@ -139,10 +140,13 @@ double rounding_of(ir::DType dtype) { return ir::epsilon_of(dtype) / 2; }
 
 /// Each number by a random few roundings nearer to 0, where it stays within what it may be. In double and single
 /// precision up to 64, so that what jumps near a number (the slope of ReLU at 0) jumps here sooner than in a program.
-void round_at_random(const std::string& name, ir::TensorData& data) {
+/// `computed`: the half type that a program computes in, where it does.
+void round_at_random(const std::string& name, ir::TensorData& data, std::optional<ir::DType> computed) {
   const ir::DType dtype = data.type.dtype;
   if (!ir::is_floating(dtype)) return;
-  const double most = dtype == ir::DType::f64 || dtype == ir::DType::f32 ? 64 * rounding_of(dtype) : rounding_of(dtype);
+  const double most = computed                                             ? rounding_of(*computed)
+                      : dtype == ir::DType::f64 || dtype == ir::DType::f32 ? 64 * rounding_of(dtype)
+                                                                           : rounding_of(dtype);
   const std::uint64_t seed = hash("rounding." + name);
   for (std::size_t i = 0; i < element_count(data); ++i)
     put_number(data, i, number_at(data, i) * (1 - most * uniform(seed, i)));
@@ -214,7 +218,8 @@ class Recorder {
         values_(graph, plan),
         symbols_(extent_of(graph, evaluation, options).symbols),
         sized_(ir::with_sizes(graph, symbols_)),
-        updates_in_backward_(ir::updates_in_backward(graph)) {
+        updates_in_backward_(ir::updates_in_backward(graph)),
+        computed_(ir::amp_dtype(graph)) {
     for (const ir::ValueId v : graph.inputs) {
       const std::int64_t classes = classes_of(graph, plan, v);
       inputs_.emplace(v, fill("input." + graph.value(v).name, sized_.type(v), low, 1, classes > 0 ? classes : 2));
@@ -235,7 +240,9 @@ class Recorder {
       most = std::fmax(most, largest_of(data));
     }
     for (const auto& [name, data] : exact) {
-      const double epsilon = rounding_of(data.type.dtype), apart = distance(data, rounded.at(name));
+      const bool in_half = computed_.has_value() && !of_update_.contains(name);
+      const double epsilon = rounding_of(in_half ? *computed_ : data.type.dtype),
+                   apart = distance(data, rounded.at(name));
       double own = largest_of(data), tolerance = 4 * apart;
       if (apart > own / 1024) tolerance += 28 * apart + 64 * epsilon * most_of_kind.at(kind_of(name));
       if (const auto before = magnitudes_.find(name); before != magnitudes_.end()) own += before->second;
@@ -315,7 +322,7 @@ class Recorder {
     for (auto& [v, data] : given) {
       // Where only the step's result tells, a difference of the weights would hide what is added to them.
       const bool is_input = graph_.value(v).kind == ir::ValueKind::input;
-      if (is_input || !updates_in_backward_) round_at_random(graph_.value(v).name, data);
+      if (is_input || !updates_in_backward_) round_at_random(graph_.value(v).name, data, computed_);
     }
     return given;
   }
@@ -396,9 +403,11 @@ class Recorder {
     std::set<ir::ValueId> compared = exactly_given;
     for (const ir::ValueId v : changed_in_proportion(graph_)) compared.insert(v);
     for (const GradientOf& g : gradients)
-      if (compared.count(g.parameter))
-        results.insert_or_assign("parameter." + graph_.value(g.parameter).name,
-                                 as_type(known.at(g.parameter), graph_.type(g.parameter).dtype));
+      if (compared.count(g.parameter)) {
+        const std::string name = "parameter." + graph_.value(g.parameter).name;
+        results.insert_or_assign(name, as_type(known.at(g.parameter), graph_.type(g.parameter).dtype));
+        of_update_.insert(name);
+      }
     for (const ir::Node& node : update.nodes) {
       // The states of a call of which every parameter is compared.
       const auto unknown = [&](ir::ValueId v) {
@@ -406,8 +415,10 @@ class Recorder {
       };
       if (std::any_of(node.inputs.begin(), node.inputs.end(), unknown)) continue;
       for (const ir::ValueId v : node.inputs)
-        if (v != ir::kNone && graph_.value(v).kind == ir::ValueKind::state)
+        if (v != ir::kNone && graph_.value(v).kind == ir::ValueKind::state) {
           results.insert_or_assign("state." + graph_.value(v).name, as_type(known.at(v), graph_.type(v).dtype));
+          of_update_.insert("state." + graph_.value(v).name);
+        }
     }
     note_magnitudes("parameter.");
   }
@@ -440,6 +451,8 @@ class Recorder {
   const std::map<std::string, std::int64_t> symbols_;
   const ir::Graph sized_;  ///< the graph at those sizes
   const bool updates_in_backward_;
+  const std::optional<ir::DType> computed_;  ///< the half type that the program computes in, where it does
+  std::set<std::string> of_update_;          ///< results that an update by itself makes, in its parameters' dtypes
   std::map<ir::ValueId, ir::TensorData> inputs_;
   std::map<std::string, double> magnitudes_;
 };

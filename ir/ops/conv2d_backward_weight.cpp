@@ -22,15 +22,15 @@ static void infer_conv2d_backward_weight(InferContext& c) {
   ops::check_conv2d_sizes(c, s);
   const Shape expected = layout.shape(x.shape[0], out, s.out_height, s.out_width);
   c.require(dy.shape == expected, "dy must be " + describe(dy.dtype, expected) + ", got " + dy.to_string());
-  c.output(x.dtype, Shape::of(weight));
-  c.output(x.dtype, {out});
+  c.output(ops::dtype_of_sums(x.dtype), Shape::of(weight));
+  c.output(ops::dtype_of_sums(x.dtype), {out});
 }
 
 const OpDef kConv2dBackwardWeight{
     .name = "conv2d_backward_weight",
     .doc =
         "dw[o, i, kh, kw] and db[o], the gradients of conv2d with respect to weight and bias. db is not computed when "
-        "nobody reads it.",
+        "nobody reads it. Of half types they are f32, as the sums are.",
     .inputs = {{"dy"}, {"x"}},
     .attributes = ops::join(ops::window_attributes(),
                             {ops::channels_last_attribute(),

@@ -3,6 +3,7 @@
 
 #include "ir/ops/shared.h"
 #include "kernels/config/conv2d.h"
+#include "kernels/config/conv2d_bf16.h"
 #include "kernels/config/conv2d_winograd.h"
 #include "kernels/config/inverted_residual.h"
 
@@ -163,6 +164,16 @@ inline Ints conv2d_weight_sizes(const InferContext& c, std::size_t weight) {
   Ints sizes;
   for (const Dim& d : c.input(weight).shape) sizes.push_back(fixed(d, "the weight's shape"));
   return sizes;
+}
+
+/// The packed weight of conv2d, or of conv2d_backward_input.
+inline TensorType packed_conv2d_weight(DType dtype, const kernels::conv2d_config& s, bool backward) {
+  const bool bf16 = dtype == DType::bf16;
+  const std::int64_t elements =
+      backward ? bf16 ? kernels::conv2d_bf16_packed_backward_elements(s) : kernels::conv2d_packed_backward_elements(s)
+      : bf16 ? kernels::conv2d_bf16_packed_elements(s)
+               : kernels::conv2d_packed_elements(s);
+  return {dtype, {elements}};
 }
 
 /// The config behind the attributes of inverted_residual and an input image, with batch 0.

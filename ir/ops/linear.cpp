@@ -61,6 +61,9 @@ const OpDef kLinear{
     .gradient = gradient_linear,
     .cost = cost_linear,
     .amp = AmpClass::white,
+    .forms = {{},
+              {.attributes = {{"packed", true}, {"in_features", std::int64_t{4}}, {"out_features", std::int64_t{4}}},
+               .shapes = {{4, 4}, ops::packed_linear_weight(DType::bf16, 4, 4)}}},
     .cases = cases_linear,
 };
 

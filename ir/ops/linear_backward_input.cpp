@@ -25,6 +25,9 @@ const OpDef kLinearBackwardInput{
     .infer = infer_linear_backward_input,
     .cost = cost_linear_backward_input,
     .amp = AmpClass::white,
+    .forms = {{},
+              {.attributes = {{"packed", true}, {"in_features", std::int64_t{4}}, {"out_features", std::int64_t{4}}},
+               .shapes = {{4, 4}, ops::packed_linear_weight(DType::bf16, 4, 4)}}},
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -8,8 +8,8 @@ static void infer_linear_backward_weight(InferContext& c) {
             "dy and x must have the same rows, got " + dy.to_string() + " and " + x.to_string());
   const std::int64_t n = ops::fixed(dy.shape.back(), "the last dimension of dy"),
                      k = ops::fixed(x.shape.back(), "the last dimension of x");
-  c.output(x.dtype, {n, k});
-  c.output(x.dtype, {n});
+  c.output(ops::dtype_of_sums(x.dtype), {n, k});
+  c.output(ops::dtype_of_sums(x.dtype), {n});
 }
 
 static Cost cost_linear_backward_weight(const NodeView& node) {
@@ -22,7 +22,7 @@ const OpDef kLinearBackwardWeight{
     .doc =
         "dw[n, k] = dy[m, n]^T x[m, k], db[n] = the sum of dy over rows: the gradients of linear with respect to "
         "weight and bias. "
-        "db is not computed when nobody reads it.",
+        "db is not computed when nobody reads it. Of half types they are f32, as the sums are.",
     .inputs = {{"dy"}, {"x"}},
     .outputs = {"dw", "db"},
     .infer = infer_linear_backward_weight,

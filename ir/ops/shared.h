@@ -62,6 +62,9 @@ std::string count_of(const Dim& n, std::string_view noun);
 
 // ---- inference ------------------------------------------------------------------------------------------------------
 
+/// Of the gradient of a weight: half types are summed up in f32, and the sum over many rows stays it.
+inline DType dtype_of_sums(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype; }
+
 /// User error unless input i has this rank.
 void require_rank(const InferContext& c, std::size_t i, std::size_t rank, std::string_view what);
 /// One output of input 0's type.

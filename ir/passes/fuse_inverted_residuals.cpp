@@ -26,7 +26,8 @@ class InvertedResidualFuser {
  private:
   /// Whether the node is a convolution with packed weights that `is` holds of.
   bool is_convolution(const Node& node, bool (*is)(const kernels::conv2d_config&)) const {
-    if (!node.is(kLoweredConv2d) || !node.attributes.flag("packed")) return false;
+    if (!node.is(kLoweredConv2d) || !node.attributes.flag("packed") || graph_.type(node.inputs[0]).dtype != DType::f32)
+      return false;
     const Shape& x = graph_.type(node.inputs[0]).shape;
     if (!x[1].is_static() || !x[2].is_static()) return false;
     return is(ops::conv2d_sizes(node.attributes, x[1], x[2], node.attributes.integers("weight_shape"), true).most);

@@ -82,7 +82,9 @@ class UpdateFusion {
     if (source.maker < 0 || replaced_[at(source.maker)]) return false;
     const Node& maker = graph_.nodes[at(source.maker)];
     const OpDef* const fusion = fusion_of(*maker.op, *update.op);
-    if (fusion == nullptr || !is_linear(maker) || !at_once(maker) || !stay(maker) || !can_wait(maker, n)) return false;
+    if (fusion == nullptr || graph_.type(maker.inputs[0]).dtype != DType::f32 || !is_linear(maker) || !at_once(maker) ||
+        !stay(maker) || !can_wait(maker, n))
+      return false;
     Node fused = maker;
     fused.op = fusion;
     fused.attributes = update.attributes;

@@ -11,6 +11,7 @@
 
 #include "ir/analysis.h"
 #include "ir/graph.h"
+#include "ir/ops.h"
 
 namespace graven::ir {
 
@@ -27,7 +28,9 @@ struct TargetTraits {
   std::string_view name;                      ///< as the table of passes has it
   std::span<const DType> epilogues = {};      ///< in these dtypes kernels apply what alone reads their result
   std::span<const DType> channels_last = {};  ///< in these images lie as [n, h, w, c] where convolutions gain by it
-  bool packs_weights = false;                 ///< convolutions take epilogues with packed weights alone
+  /// Whose kernels take half types, besides elementwise ones; none: no operator's do (mixed_precision).
+  std::span<const OpDef* const> half = {};
+  bool packs_weights = false;  ///< convolutions take epilogues with packed weights alone
   /// Kinds of memory. What is given and kept, and results, lie in the first.
   std::span<const std::string_view> spaces = kMemory;
   /// Each runs its kernels one after the other, beside the others.
@@ -43,9 +46,26 @@ Place place_of(const NodeView& node, const TargetTraits& target);
 ByValue<std::int32_t> memory_spaces(const Graph& graph, const TargetTraits& target);
 
 /// The processor that Graven itself runs on: what is meant where nobody says otherwise.
-inline constexpr DType kHostDTypes[] = {DType::f32};
+inline constexpr DType kHostDTypes[] = {DType::f32, DType::bf16};
+inline constexpr const OpDef* kHostHalf[] = {&kLinear,
+                                             &kLinearBackwardInput,
+                                             &kLinearBackwardWeight,
+                                             &kMatmul,
+                                             &kConv2d,
+                                             &kConv2dBackwardInput,
+                                             &kCat,
+                                             &kConv2dBackwardWeight,
+                                             &kCopy,
+                                             &kDetach,
+                                             &kExpand,
+                                             &kFlip,
+                                             &kPad,
+                                             &kPermute,
+                                             &kReshape,
+                                             &kSlice,
+                                             &kDropout};
 inline constexpr TargetTraits kHost{
-    .name = "cpu", .epilogues = kHostDTypes, .channels_last = kHostDTypes, .packs_weights = true};
+    .name = "cpu", .epilogues = kHostDTypes, .channels_last = kHostDTypes, .half = kHostHalf, .packs_weights = true};
 
 /// What passes may ask about the program to be made.
 struct PassOptions {

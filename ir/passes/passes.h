@@ -2,6 +2,7 @@
 // ir/passes/<name>.cpp.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 
@@ -20,6 +21,10 @@ std::set<std::string> parameters_with_gradients(const Graph& graph);
 
 /// Whether an optimizer's group asks for it.
 bool clips_gradients(const Graph& graph);
+
+/// The dtype that the graph asks to compute in where it may (kAmp); none: it does not. User error where that is no half
+/// type.
+std::optional<DType> amp_dtype(const Graph& graph);
 
 /// Whether the graph asks for update_in_backward and has an update.
 bool updates_in_backward(const Graph& graph);

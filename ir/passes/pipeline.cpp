@@ -37,6 +37,7 @@ bool has_to_clip(const Graph& graph, const PassOptions& options) {
 bool inference(const Graph& graph, const PassOptions&) { return is_inference(graph); }
 bool changes_variables(const Graph& graph, const PassOptions&) { return !graph.donations.empty(); }
 bool has_places(const Graph&, const PassOptions& options) { return options.target->place != nullptr; }
+bool wants_mixed_precision(const Graph& graph, const PassOptions&) { return amp_dtype(graph).has_value(); }
 bool wants_update_in_backward(const Graph& graph, const PassOptions&) { return updates_in_backward(graph); }
 
 /// Of the passes for one target.

@@ -9,6 +9,7 @@
 // Each element is read once and written once, in part 0 without what was there before.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "../config/accumulate.h"
@@ -33,9 +34,10 @@ template <bool First, bool Last, class T>
 
 }  // namespace detail
 
-template <class T>
+/// The scale is of f32; to eager mode, where there is none, of any type.
+template <class T, class S>
 inline void accumulate(Threads& threads, const accumulate_config& c, T* sum, const T* x, const std::int64_t* part,
-                       const std::int64_t* parts, const float* scale) {
+                       const std::int64_t* parts, const S* scale) {
   constexpr std::int64_t kPiece = 16384;
   // Times one is exact.
   const T times = scale == nullptr ? T(1) : static_cast<T>(static_cast<float>(1 / static_cast<double>(*scale)));
@@ -48,6 +50,12 @@ inline void accumulate(Threads& threads, const accumulate_config& c, T* sum, con
     const std::int64_t begin = piece * kPiece;
     range(c.n - begin < kPiece ? c.n - begin : kPiece, sum + begin, x + begin, times, count);
   });
+}
+
+template <class T>
+inline void accumulate(Threads& threads, const accumulate_config& c, T* sum, const T* x, const std::int64_t* part,
+                       const std::int64_t* parts, std::nullptr_t) {
+  accumulate(threads, c, sum, x, part, parts, static_cast<const float*>(nullptr));
 }
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE

@@ -156,9 +156,8 @@ void conv2d_backward_input(const conv2d_config& config, T* dx, const plain_t<T>*
 }
 
 /// Gradients of w (its shape) and of the bias ([out_channels], or nullptr).
-template <class T>
-void conv2d_backward_weight(const conv2d_config& config, T* dw, plain_t<T>* db, const plain_t<T>* dy,
-                            const plain_t<T>* x) {
+template <class T, class X>
+void conv2d_backward_weight(const conv2d_config& config, T* dw, plain_t<T>* db, const X* dy, const plain_t<X>* x) {
   using namespace conv2d_detail;
   const conv2d_config& s = config;
   const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups, step = input_step(s);
@@ -175,7 +174,7 @@ void conv2d_backward_weight(const conv2d_config& config, T* dw, plain_t<T>* db, 
               const std::int64_t ih = oh * s.stride_height - s.padding_height + kh * s.dilation_height;
               const std::int64_t iw = ow * s.stride_width - s.padding_width + kw * s.dilation_width;
               if (ih < 0 || ih >= s.in_height || iw < 0 || iw >= s.in_width) continue;
-              const T* const values = x + input_offset(s, n, ih, iw, o / group_out * group_in + first);
+              const X* const values = x + input_offset(s, n, ih, iw, o / group_out * group_in + first);
               const double gradient = static_cast<double>(dy[output_offset(s, n, oh, ow, o)]);
               for (std::int64_t i = 0; i < count; ++i) sums[i] += static_cast<double>(values[i * step]) * gradient;
             }

@@ -60,20 +60,20 @@ void linear_backward_input(const linear_config& c, T* dx, const plain_t<T>* dy, 
     });
 }
 
-template <class T>
-void linear_backward_weight(const linear_config& c, T* dw, plain_t<T>* db, const plain_t<T>* dy, const plain_t<T>* x,
+template <class T, class X>
+void linear_backward_weight(const linear_config& c, T* dw, plain_t<T>* db, const X* dy, const plain_t<X>* x,
                             void* = nullptr) {
   for (std::int64_t j = 0; j < c.n; ++j) {
     detail::for_each_block(c.k, [&](std::int64_t first, std::int64_t count) {
-      compute_t<T> sums[detail::kLinearSums] = {};
+      compute_t<X> sums[detail::kLinearSums] = {};
       for (std::int64_t i = 0; i < c.m; ++i)
         for (std::int64_t l = 0; l < count; ++l)
-          sums[l] += compute_t<T>(dy[i * c.n + j]) * compute_t<T>(x[i * c.k + first + l]);
+          sums[l] += compute_t<X>(dy[i * c.n + j]) * compute_t<X>(x[i * c.k + first + l]);
       for (std::int64_t l = 0; l < count; ++l) dw[j * c.k + first + l] = static_cast<T>(sums[l]);
     });
     if (db == nullptr) continue;
-    compute_t<T> s = 0;
-    for (std::int64_t i = 0; i < c.m; ++i) s += compute_t<T>(dy[i * c.n + j]);
+    compute_t<X> s = 0;
+    for (std::int64_t i = 0; i < c.m; ++i) s += compute_t<X>(dy[i * c.n + j]);
     db[j] = static_cast<T>(s);
   }
 }

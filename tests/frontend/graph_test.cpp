@@ -517,6 +517,20 @@ TEST(Graphs, UpdateInBackwardIsAskedForInTime) {
             std::string::npos);
 }
 
+TEST(Graphs, MixedPrecisionIsAskedForInTime) {
+  TrainMlp recorded;
+  recorded.compile(spec({2, 4}), spec({2}, i64));
+  EXPECT_NE(error_of([&] { recorded.enable_amp(); }).find("is recorded already"), std::string::npos);
+  TrainMlp graph;
+  EXPECT_NE(error_of([&] { graph.enable_amp(f32); }).find("expected f16 or bf16, got f32"), std::string::npos);
+  graph.enable_amp(f16);
+  EXPECT_NE(graph.repr().find("GraphConfig(training=True, amp=f16, )"), std::string::npos);
+  graph.enable_amp(f16, false);
+  EXPECT_EQ(graph.repr().find("amp"), std::string::npos);
+  graph.enable_amp();
+  EXPECT_EQ(graph.trace(spec({2, 4}), spec({2}, i64)).config.at("amp"), ir::Attribute(bf16));
+}
+
 TEST(Graphs, CheckTheInputsOfLaterCalls) {
   struct Two : nn::Graph<Two> {
     Tensor build(Tensor x, std::map<std::string, Tensor> more) { return x + more.at("y"); }

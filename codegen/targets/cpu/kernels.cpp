@@ -1,6 +1,8 @@
 #include "codegen/targets/cpu/kernels.h"
 
 #include <algorithm>
+#include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 
@@ -12,11 +14,14 @@
 #include "kernels/config/batch_norm.h"
 #include "kernels/config/clip_factor.h"
 #include "kernels/config/conv2d.h"
+#include "kernels/config/conv2d_bf16.h"
 #include "kernels/config/conv2d_winograd.h"
 #include "kernels/config/group_norm.h"
 #include "kernels/config/layer_norm.h"
 #include "kernels/config/linear.h"
+#include "kernels/config/linear_bf16.h"
 #include "kernels/config/matmul.h"
+#include "kernels/config/matmul_bf16.h"
 #include "kernels/config/recurrent.h"
 #include "kernels/config/sort.h"
 #include "kernels/config/update.h"
@@ -79,24 +84,29 @@ std::int64_t clip_factor(const Lowered& c) {
   return kernels::clip_factor_workspace_bytes(norm_pieces(c.node, c.node.input_count()));
 }
 
-std::int64_t conv2d_backward_weight(const Lowered& c) {
-  return kernels::conv2d_backward_weight_workspace_bytes({.batch = c["batch"],
-                                                          .in_height = c["in_height"],
-                                                          .in_width = c["in_width"],
-                                                          .in_channels = c["in_channels"],
-                                                          .out_height = c["out_height"],
-                                                          .out_width = c["out_width"],
-                                                          .out_channels = c["out_channels"],
-                                                          .kernel_height = c["kernel_height"],
-                                                          .kernel_width = c["kernel_width"],
-                                                          .stride_height = c["stride_height"],
-                                                          .stride_width = c["stride_width"],
-                                                          .padding_height = c["padding_height"],
-                                                          .padding_width = c["padding_width"],
-                                                          .dilation_height = c["dilation_height"],
-                                                          .dilation_width = c["dilation_width"],
-                                                          .groups = c["groups"],
-                                                          .channels_last = c.flag("channels_last")});
+kernels::conv2d_config conv2d_sizes(const Lowered& c) {
+  return {.batch = c["batch"],
+          .in_height = c["in_height"],
+          .in_width = c["in_width"],
+          .in_channels = c["in_channels"],
+          .out_height = c["out_height"],
+          .out_width = c["out_width"],
+          .out_channels = c["out_channels"],
+          .kernel_height = c["kernel_height"],
+          .kernel_width = c["kernel_width"],
+          .stride_height = c["stride_height"],
+          .stride_width = c["stride_width"],
+          .padding_height = c["padding_height"],
+          .padding_width = c["padding_width"],
+          .dilation_height = c["dilation_height"],
+          .dilation_width = c["dilation_width"],
+          .groups = c["groups"],
+          .channels_last = c.flag("channels_last")};
+}
+/// What a function of a convolution's config says.
+template <std::int64_t (*bytes)(const kernels::conv2d_config&)>
+std::int64_t conv2d(const Lowered& c) {
+  return bytes(conv2d_sizes(c));
 }
 
 std::int64_t conv2d_winograd(const Lowered& c) {
@@ -123,19 +133,21 @@ std::int64_t rows_backward(const Lowered& c) {
                                 kernels::layer_norm_backward_workspace_bytes({.rows = c["rows"], .size = c["size"]}));
 }
 
-std::int64_t linear_backward_weight(const Lowered& c) {
-  return kernels::linear_backward_weight_workspace({.m = c["m"], .n = c["n"], .k = c["k"]});
+template <std::int64_t (*bytes)(const kernels::linear_config&)>
+std::int64_t linear(const Lowered& c) {
+  return bytes({.m = c["m"], .n = c["n"], .k = c["k"]});
 }
 
+template <std::int64_t (*bytes)(const kernels::matmul_config&)>
 std::int64_t matmul(const Lowered& c) {
-  return kernels::matmul_workspace({.batch = c["batch"],
-                                    .m = c["m"],
-                                    .n = c["n"],
-                                    .k = c["k"],
-                                    .a_batch_stride = c["a_batch_stride"],
-                                    .b_batch_stride = c["b_batch_stride"],
-                                    .transpose_a = c.flag("transpose_a"),
-                                    .transpose_b = c.flag("transpose_b")});
+  return bytes({.batch = c["batch"],
+                .m = c["m"],
+                .n = c["n"],
+                .k = c["k"],
+                .a_batch_stride = c["a_batch_stride"],
+                .b_batch_stride = c["b_batch_stride"],
+                .transpose_a = c.flag("transpose_a"),
+                .transpose_b = c.flag("transpose_b")});
 }
 
 kernels::recurrent_config recurrent_sizes(const Lowered& c) {
@@ -172,11 +184,12 @@ std::int64_t update_with_norms(const Lowered& c) {
 // ---- what they cover ------------------------------------------------------------------------------------------------
 
 enum class Covers : std::uint8_t {
-  f32,        ///< where all floating-point numbers are
-  parameter,  ///< where the first input is f32
-  images,     ///< of f32, as [n, h, w, c]
-  packed,     ///< where the weights are packed, which makes them f32
-  not_half,   ///< all types but f16 and bf16
+  f32,            ///< where all floating-point numbers are
+  parameter,      ///< where the first input is f32
+  images,         ///< of f32, as [n, h, w, c]
+  last_channels,  ///< of images as [n, h, w, c]
+  packed,         ///< where the weights are packed, which only those of its dtype are
+  not_half,       ///< all types but f16 and bf16
   all,
   nothing,
 };
@@ -204,7 +217,7 @@ constexpr CpuKernel kCpuKernels[] = {
     {"clip_factor", Covers::f32, scratch::clip_factor},
     {"conv2d", Covers::packed},
     {"conv2d_backward_input", Covers::packed},
-    {"conv2d_backward_weight", Covers::images, scratch::conv2d_backward_weight},
+    {"conv2d_backward_weight", Covers::images, scratch::conv2d<kernels::conv2d_backward_weight_workspace_bytes>},
     {"conv2d_winograd", Covers::packed, scratch::conv2d_winograd},
     {"cross_entropy", Covers::f32},
     {"cross_entropy_backward", Covers::f32},
@@ -220,14 +233,14 @@ constexpr CpuKernel kCpuKernels[] = {
     {"layer_norm_backward", Covers::f32, scratch::rows_backward},
     {"linear", Covers::f32},
     {"linear_backward_input", Covers::f32},
-    {"linear_backward_weight", Covers::f32, scratch::linear_backward_weight},
+    {"linear_backward_weight", Covers::f32, scratch::linear<kernels::linear_backward_weight_workspace>},
     {"linear_update", Covers::parameter},
     {"log_softmax", Covers::f32},
     {"log_softmax_backward", Covers::f32},
     {"lstm", Covers::f32, scratch::recurrent<4>},
     {"lstm_backward", Covers::f32, scratch::recurrent_backward<4>},
     {"masked_softmax", Covers::f32},
-    {"matmul", Covers::f32, scratch::matmul},
+    {"matmul", Covers::f32, scratch::matmul<kernels::matmul_workspace>},
     {"max_pool2d", Covers::images},
     {"max_pool2d_backward", Covers::images},
     {"one_hot", Covers::nothing},
@@ -252,6 +265,23 @@ constexpr CpuKernel kCpuKernels[] = {
     {"update_parameters_with_norms", Covers::parameter, scratch::update_with_norms},
 };
 
+/// Of bfloat16 numbers, in kernels/cpu/<file>_bf16.h: with packed weights where they have some, of images as [n, h, w,
+/// c].
+constexpr CpuKernel kBf16Kernels[] = {
+    {"conv2d", Covers::packed, scratch::conv2d<kernels::conv2d_bf16_workspace_bytes>},
+    {"conv2d_backward_input", Covers::packed, scratch::conv2d<kernels::conv2d_backward_input_bf16_workspace_bytes>},
+    {"conv2d_backward_weight", Covers::last_channels,
+     scratch::conv2d<kernels::conv2d_backward_weight_bf16_workspace_bytes>},
+    {"linear", Covers::packed, scratch::linear<kernels::linear_bf16_workspace>},
+    {"linear_backward_input", Covers::packed, scratch::linear<kernels::linear_backward_input_bf16_workspace>},
+    {"linear_backward_weight", Covers::all, scratch::linear<kernels::linear_backward_weight_bf16_workspace>},
+    {"matmul", Covers::all, scratch::matmul<kernels::matmul_bf16_workspace>},
+    {"pack_conv2d_weight", Covers::all},
+    {"pack_conv2d_weight_backward", Covers::all},
+    {"pack_linear_weight", Covers::all},
+    {"pack_linear_weight_transposed", Covers::all},
+};
+
 bool is_f32(const ir::TensorType& type) { return !ir::is_floating(type.dtype) || type.dtype == DType::f32; }
 
 bool all_f32(const ir::NodeView& node) {
@@ -270,6 +300,8 @@ bool is_covered(const ir::NodeView& node, Covers covers) {
       return node.input_count() == 0 || node.input(0).dtype == DType::f32;
     case Covers::images:
       return node.attributes().flag("channels_last") && all_f32(node);
+    case Covers::last_channels:
+      return node.attributes().flag("channels_last");
     case Covers::packed:
       return node.attributes().flag_or("packed", false);
     case Covers::not_half:
@@ -282,15 +314,27 @@ bool is_covered(const ir::NodeView& node, Covers covers) {
   return false;
 }
 
+std::unordered_map<std::string_view, const CpuKernel*> by_name(std::span<const CpuKernel> kernels) {
+  std::unordered_map<std::string_view, const CpuKernel*> found;
+  for (const CpuKernel& k : kernels) found.emplace(k.name, &k);
+  return found;
+}
+
 }  // namespace
 
 ir::KernelCall lower_for_cpu(const ir::NodeView& node) {
-  static const auto kernels = [] {
-    std::unordered_map<std::string_view, const CpuKernel*> by_name;
-    for (const CpuKernel& k : kCpuKernels) by_name.emplace(k.name, &k);
-    return by_name;
-  }();
+  static const auto kernels = by_name(kCpuKernels), bf16_kernels = by_name(kBf16Kernels);
   ir::KernelCall call = kernel_call(node);
+  if (node.input_count() > 0 && node.has_input(0) && node.input(0).dtype == ir::DType::bf16)
+    if (const auto found = bf16_kernels.find(call.name);
+        found != bf16_kernels.end() && is_covered(node, found->second->covers)) {
+      const CpuKernel& kernel = *found->second;
+      const std::string file = call.file.empty() ? call.name : call.file;
+      call.file = file + "_bf16";
+      call.config_type = file + "_config";
+      if (kernel.workspace_bytes != nullptr) call.workspace_bytes = kernel.workspace_bytes({node, call});
+      return call;
+    }
   const auto found = kernels.find(call.name);
   if (found == kernels.end()) return call;
   const CpuKernel& kernel = *found->second;

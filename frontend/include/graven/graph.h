@@ -123,6 +123,14 @@ class GraphBase {
   /// together with update_in_backward(), and behind compile() or the first call.
   void set_grad_scaler(const amp::GradScaler& scaler, Location where = Location::current());
 
+  /// Mixed precision, as PyTorch's autocast has it: matrix products, convolutions and what follows them are computed in
+  /// `dtype`, bf16 or f16; losses, softmax, norms and their statistics, reductions, exp, log and their kin in f32, and
+  /// so are parameters, gradients, optimizer state and what build() returns, so that checkpoints are as before. Each
+  /// weight is cast once a step. Sums of products are f32. Which operator is of which kind: docs/operators.md. For the
+  /// CPU, where products in bf16 use the processor's tiles (AMX) if it has them; user error for CUDA, when it is
+  /// emitted or run. Before compile() or the first call: user error after it, or for another dtype.
+  void enable_amp(DType dtype = bf16, bool on = true, Location where = Location::current());
+
   /// Calls with inputs of other shapes, dtypes or another number record build() again and compile a program of their
   /// own, instead of being an error. Programs share parameters, buffers, optimizer state and the count of steps; the
   /// `size` that were used last are kept. graph(), save() and repr() show the one used last. Where only a batch varies,

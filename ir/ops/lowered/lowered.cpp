@@ -24,7 +24,8 @@ TensorType checked_weight(const InferContext& c, std::size_t weight) {
   (void)shape.numel();  // an overflow is the user's error here, not later
   c.require(c.attributes.flag_or("channels_last", true), "packed weights need channels_last");
   Packing packing = c.op().packing(c.attributes);
-  const TensorType layer{DType::f32, shape}, packed = infer(*packing.op, {layer}, packing.attributes).at(0);
+  const TensorType layer{given.dtype == DType::bf16 ? DType::bf16 : DType::f32, shape},
+      packed = infer(*packing.op, {layer}, packing.attributes).at(0);
   c.require(given == packed,
             [&] { return "the packed weight must be " + packed.to_string() + ", got " + given.to_string(); });
   return layer;

@@ -12,7 +12,9 @@ const OpDef kLoweredConv2d = ops::lowered({
     .packing = [](const Attributes& a) { return ops::conv2d_packing(a, false); },
     .forms = {{.shapes = {{1, 4, 4, 4}, {4, 4, 1, 1}}},
               {.attributes = {{"channels_last", true}, {"packed", true}, {"weight_shape", Ints{4, 4, 1, 1}}},
-               .shapes = {{1, 4, 4, 4}, {4 * 16}}}},
+               .shapes = {{1, 4, 4, 4}, {4 * 16}}},
+              {.attributes = {{"channels_last", true}, {"packed", true}, {"weight_shape", Ints{4, 4, 1, 1}}},
+               .shapes = {{1, 4, 4, 4}, {32 * 16}}}},
 });
 
 }  // namespace graven::ir

@@ -16,7 +16,12 @@ const OpDef kLoweredConv2dBackwardInput = ops::lowered({
                               {"channels_last", true},
                               {"packed", true},
                               {"weight_shape", Ints{4, 4, 1, 1}}},
-               .shapes = {{1, 4, 4, 4}, {4 * 16}}}},
+               .shapes = {{1, 4, 4, 4}, {4 * 16}}},
+              {.attributes = {{"input_size", Shape{4, 4}},
+                              {"channels_last", true},
+                              {"packed", true},
+                              {"weight_shape", Ints{4, 4, 1, 1}}},
+               .shapes = {{1, 4, 4, 4}, {32 * 16}}}},
 });
 
 }  // namespace graven::ir

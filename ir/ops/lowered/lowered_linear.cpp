@@ -1,3 +1,4 @@
+#include "ir/ops/linear_shared.h"
 #include "ir/ops/lowered/lowered.h"
 
 namespace graven::ir {
@@ -8,6 +9,9 @@ const OpDef kLoweredLinear = ops::lowered({
     .inputs = {{"x"}, {"weight", InputRole::weight}, ops::kOptionalBias},
     .lowers = &kLinear,
     .packing = [](const Attributes&) { return Packing{&kPackLinearWeight, {}}; },
+    .forms = {{},
+              {.attributes = {{"packed", true}, {"weight_shape", Ints{4, 4}}},
+               .shapes = {{4, 4}, ops::packed_linear_weight(DType::bf16, 4, 4)}}},
 });
 
 }  // namespace graven::ir

@@ -1,3 +1,4 @@
+#include "ir/ops/linear_shared.h"
 #include "ir/ops/lowered/lowered.h"
 
 namespace graven::ir {
@@ -9,6 +10,9 @@ const OpDef kLoweredLinearBackwardInput = ops::lowered({
     .inputs = {{"dy"}, {"weight", InputRole::weight}},
     .lowers = &kLinearBackwardInput,
     .packing = [](const Attributes&) { return Packing{&kPackLinearWeight, {{"transposed", true}}}; },
+    .forms = {{},
+              {.attributes = {{"packed", true}, {"weight_shape", Ints{4, 4}}},
+               .shapes = {{4, 4}, ops::packed_linear_weight(DType::bf16, 4, 4)}}},
 });
 
 }  // namespace graven::ir

@@ -12,8 +12,8 @@ static void infer_pack_conv2d_weight(InferContext& c) {
   c.require(shape[0] % groups == 0,
             "'groups' must divide the " + std::to_string(shape[0]) + " output channels, got " + std::to_string(groups));
   const kernels::conv2d_config s = ops::conv2d_packing_sizes(c.attributes, shape).most;
-  c.output(DType::f32, {c.attributes.flag("backward") ? kernels::conv2d_packed_backward_elements(s)
-                                                      : kernels::conv2d_packed_elements(s)});
+  const TensorType packed = ops::packed_conv2d_weight(w.dtype, s, c.attributes.flag("backward"));
+  c.output(packed.dtype, packed.shape);
 }
 
 const OpDef kPackConv2dWeight{
@@ -22,9 +22,9 @@ const OpDef kPackConv2dWeight{
         "The weight[out, in / groups, h, w] in panels of 16 output channels, zero-padded, as the kernels of conv2d "
         "(backward: of "
         "conv2d_backward_input) read it. The window's attributes are the convolution's. Layout: "
-        "kernels/config/conv2d.h.",
+        "kernels/config/conv2d.h. Of bf16 in tiles: kernels/config/conv2d_bf16.h.",
     .inputs = {{"weight", InputRole::weight}},
-    .dtypes = {DType::f32},
+    .dtypes = {DType::f32, DType::bf16},
     .attributes =
         ops::join(ops::window_attributes(), {{"backward", AttributeType::boolean, false, "for conv2d_backward_input"}}),
     .infer = infer_pack_conv2d_weight,

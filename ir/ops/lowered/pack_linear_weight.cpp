@@ -6,7 +6,9 @@ static void infer_pack_linear_weight(InferContext& c) {
   ops::require_rank(c, 0, 2, "weight");
   const std::int64_t n = ops::fixed(c.input(0).shape[0], "out_features"),
                      k = ops::fixed(c.input(0).shape[1], "in_features");
-  c.output(DType::f32, c.attributes.flag("transposed") ? Shape{(k + 15) / 16, n, 16} : Shape{(n + 15) / 16, k, 16});
+  const DType dtype = c.input(0).dtype;
+  c.output(dtype, c.attributes.flag("transposed") ? ops::packed_linear_weight(dtype, k, n)
+                                                  : ops::packed_linear_weight(dtype, n, k));
 }
 
 const OpDef kPackLinearWeight{
@@ -14,9 +16,9 @@ const OpDef kPackLinearWeight{
     .doc =
         "Panels of 16 columns of w[n, k] for linear: packed[n / 16][k][16], zero-padded; transposed, for "
         "linear_backward_input: "
-        "packed[k / 16][n][16].",
+        "packed[k / 16][n][16]. Of bf16 in tiles: kernels/cpu/bf16_gemm.h.",
     .inputs = {{"weight", InputRole::weight}},
-    .dtypes = {DType::f32},
+    .dtypes = {DType::f32, DType::bf16},
     .attributes = {{"transposed", AttributeType::boolean, false, "for products with w itself"}},
     .infer = infer_pack_linear_weight,
     .lowered = true,
