@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -322,7 +321,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, void (*kernel)(Parameters..
   work.grid = {config.gridDim.x, config.gridDim.y, config.gridDim.z};
   work.block = {config.blockDim.x, config.blockDim.y, config.blockDim.z};
   (note_pointers(work.pointer_arguments, arguments), ...);
-  work.body = [kernel, values = std::tuple<std::decay_t<Parameters>...>(arguments...)] { std::apply(kernel, values); };
+  work.body = [kernel, ... values = std::move(arguments)] { kernel(values...); };
   enqueue_launch(std::move(work), config.stream);
   return cudaSuccess;
 }
