@@ -97,6 +97,13 @@ std::string manifest_text(const TrainingState& state, const std::vector<FileReco
       .line()
       .key("total_steps")
       .value(state.total_steps);
+  if (state.accumulation_steps != 1 || state.draws != state.step)
+    json.line()
+        .key("accumulation_steps")
+        .value(state.accumulation_steps)
+        .line()
+        .key("draws")
+        .value(state.draws);
   if (state.has_best)
     json.line().key("best_metric").value(state.best_metric).line().key("best_step").value(state.best_step);
   json.line().key("files").begin_array();
@@ -140,6 +147,7 @@ TrainingState read_manifest(const std::string& path, std::vector<FileRecord>& fi
   }
 
   TrainingState state;
+  bool has_draws = false;
   JsonReader json(text, path);
   std::vector<std::string> due = {"epoch",   "files", "format", "graph",  "position",
                                   "samples", "seed",  "step",   "version"};
@@ -188,6 +196,11 @@ TrainingState read_manifest(const std::string& path, std::vector<FileRecord>& fi
       state.warmup = count();
     } else if (key == "total_steps") {
       state.total_steps = count();
+    } else if (key == "accumulation_steps") {
+      state.accumulation_steps = std::max<std::int64_t>(count(), 1);
+    } else if (key == "draws") {
+      state.draws = count();
+      has_draws = true;
     } else if (key == "best_metric") {
       state.best_metric = json.number();
       state.has_best = true;

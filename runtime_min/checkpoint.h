@@ -29,7 +29,8 @@ namespace graven::runtime {
 /// Where a run stands: with weights and optimizer state, all that it takes to go on exactly.
 struct TrainingState {
   std::string model, graph_hash, generator;
-  std::int64_t step = 0;      ///< updates done
+  std::int64_t step = 0;      ///< updates done, those too that were skipped
+  std::int64_t draws = 0;     ///< parts of all steps that are done: what random numbers go by
   std::int64_t epoch = 0;     ///< the epoch in progress, from 0
   std::int64_t position = 0;  ///< samples of it that are done
   std::int64_t samples = 0;   ///< of the training set
@@ -37,6 +38,7 @@ struct TrainingState {
   // The options that shape the run.
   std::int64_t seed = 0;
   std::int64_t batch = 0;
+  std::int64_t accumulation_steps = 1;  ///< batches of a step
   bool shuffle = true;
   bool drop_last = false;
   double lr = 0;

@@ -91,6 +91,14 @@ class TensorBlock {
     return variables();
   }
 
+  /// The one element of a tensor, before anything else is written or read.
+  template <class T>
+  void set(Device& device, T* slot, T value) {
+    std::memcpy(memory_->host(reinterpret_cast<char*>(slot)), &value, sizeof value);
+    memory_->upload(device);
+    device.synchronize();
+  }
+
   /// Reads them from a safetensors file, all or nothing.
   void load(Device& device, const std::string& path) {
     load_variables(SafetensorsFile(path), variables());

@@ -31,7 +31,7 @@ constexpr std::int64_t kMany = std::int64_t{1}
 struct Options {
   DatasetOptions data, test_data;
   std::string weights, out, resume, log;
-  std::int64_t epochs = 1, steps = 0, batch = 1, seed = 0, warmup = 0, total_steps = 0;
+  std::int64_t epochs = 1, steps = 0, batch = 1, accumulation_steps = 1, seed = 0, warmup = 0, total_steps = 0;
   std::int64_t checkpoint_every = 0, save_every = 1, keep = 3, eval_every = 1, print_every = 1, log_every = 1,
                bench = 0;
   double lr = 0, bench_seconds = 0;
@@ -74,6 +74,8 @@ void register_options(Arguments& a, Options& o, const TrainingDescription& descr
       "steps", o.steps, 0, kMany, "N",
       "stop after step N, counted from the run's first; without --epochs, as many epochs as it takes; 0: no limit");
   a.integer("batch", o.batch, least_batch, description.batch, "N", "samples a step");
+  a.integer("accumulation-steps", o.accumulation_steps, 1, kMany, "N",
+            "batches of a step: one update, by the mean of their gradients");
   a.number("lr", o.lr, 0, 1e30, "X", "learning rate of the first parameter group; the others keep their ratio to it");
   a.integer("warmup", o.warmup, 0, kMany, "N",
             "steps of linear warm-up in place of the schedule's own; 0: the schedule's own");
@@ -203,7 +205,7 @@ void Trainer::prepare_schedules() {
 
 void Trainer::set_learning_rates() {
   for (std::size_t g = 0; g < groups_.size(); ++g)
-    rates_[g] = groups_[g].schedule.learning_rate(groups_[g].lr, state_.step);
+    rates_[g] = groups_[g].schedule.learning_rate(groups_[g].lr, state_.step - model_.skipped(g));
 }
 
 void Trainer::resume() {
@@ -242,6 +244,7 @@ void Trainer::resume() {
   };
   take("seed", &TrainingState::seed);
   take("batch", &TrainingState::batch);
+  take("accumulation-steps", &TrainingState::accumulation_steps);
   take("shuffle", &TrainingState::shuffle);
   take("drop-last", &TrainingState::drop_last);
   take("lr", &TrainingState::lr);
@@ -303,15 +306,31 @@ bool Trainer::train_epoch() {
   Progress progress(epoch_title().c_str(), end, start);
   while (state_.position < end) {
     if (stop_signal() != 0 || (options_.steps > 0 && state_.step >= options_.steps)) return false;
-    const std::int64_t first = state_.position, count = std::min(batch, end - first);
-    source_->fill(*batch_, count, [&](std::int64_t i) { return shuffle ? order[first + i] : first + i; });
     set_learning_rates();
-    const double loss = model_.step(batch_->pointers(), count,
-                                    {.learning_rates = rates_.data(), .step = state_.step + 1, .seed = state_.seed});
-    if (!std::isfinite(loss)) fail_on_loss(loss);
+    // The last step of an epoch has the batches that are left.
+    const std::int64_t parts = std::min(state_.accumulation_steps, (end - state_.position + batch - 1) / batch);
+    StepNumbers numbers{.learning_rates = rates_.data(),
+                        .step = state_.step + 1,
+                        .seed = state_.seed,
+                        .parts = parts,
+                        .draw = state_.draws + 1};
+    std::int64_t samples = 0;
+    double loss = 0;
+    for (; numbers.part < parts; ++numbers.part, ++numbers.draw) {
+      const std::int64_t first = state_.position + samples, count = std::min(batch, end - first);
+      source_->fill(*batch_, count, [&](std::int64_t i) { return shuffle ? order[first + i] : first + i; });
+      loss += model_.step(batch_->pointers(), count, numbers);
+      samples += count;
+    }
+    loss /= static_cast<double>(parts);
+    const bool is_number = std::isfinite(loss);
+    if (!is_number && !description_.scales_loss) fail_on_loss(loss);
+    // A step that is skipped because of its loss leaves the epoch's mean as it is.
+    const double counted = is_number ? loss : mean_loss();
     state_.step += 1;
-    state_.position += count;
-    state_.loss_sum += loss * static_cast<double>(count);
+    state_.draws += parts;
+    state_.position += samples;
+    state_.loss_sum += counted * static_cast<double>(samples);
     progress.update(state_.position, state_.loss_sum / static_cast<double>(state_.position), state_.position - start);
     if (log_.enabled() && state_.step % options_.log_every == 0) {
       json_.clear();
@@ -487,6 +506,7 @@ int Trainer::run() {
             .samples = data_->size()};
   state_.seed = options_.seed;
   state_.batch = options_.batch;
+  state_.accumulation_steps = options_.accumulation_steps;
   state_.shuffle = options_.shuffle;
   state_.drop_last = options_.drop_last;
   state_.lr = options_.lr;
@@ -519,6 +539,11 @@ int Trainer::run() {
                          std::to_string(description_.least_batch) + " samples or more",
                      std::to_string(rest) + " in the last batch of an epoch");
   }
+  if (state_.accumulation_steps > 1 && description_.accumulation_steps == 0)
+    throw UsageError("--accumulation-steps", "",
+                     "1: this program was emitted from a graph that asks for no gradient accumulation, or for "
+                     "update_in_backward (set_gradient_accumulation_steps() before it is recorded)",
+                     std::to_string(state_.accumulation_steps));
   prepare_schedules();
   // Only now that nothing is wrong with the new run; its first weights may be an old checkpoint's.
   if (folder_ && options_.resume.empty()) folder_->clear();
@@ -530,7 +555,10 @@ int Trainer::run() {
 
   std::printf("%s: %lld training samples", description_.name, static_cast<long long>(data_->size()));
   if (test_) std::printf(", %lld held out", static_cast<long long>(test_->size()));
-  std::printf(", batch %lld\n", static_cast<long long>(state_.batch));
+  std::printf(", batch %lld", static_cast<long long>(state_.batch));
+  if (state_.accumulation_steps > 1)
+    std::printf(", %lld batches a step", static_cast<long long>(state_.accumulation_steps));
+  std::printf("\n");
   for (const std::string& binding : source_->bindings()) std::printf("  %s\n", binding.c_str());
   std::fflush(stdout);
   if (log_.enabled()) {
@@ -638,6 +666,7 @@ int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults
   options.drop_last = defaults.drop_last || !description.batch_is_symbolic;
   options.normalization = {defaults.mean, defaults.std, false};
   options.batch = description.batch;
+  options.accumulation_steps = std::max<std::int64_t>(description.accumulation_steps, 1);
   options.lr = description.groups.empty() ? 0 : description.groups[0].lr;
 
   Arguments arguments(description.name,

@@ -57,6 +57,9 @@ struct TrainingDescription {
   /// none, or the loss is more than an operator of labels.
   std::int64_t ignorable_labels = -1;
   bool loss_is_sum = false;  ///< with ignorable_labels: a sum over the samples, not a mean
+  /// Default of --accumulation-steps; 0: gradients cannot add up from batch to batch.
+  std::int64_t accumulation_steps = 0;
+  bool scales_loss = false;  ///< a step whose loss or gradients are not finite is skipped, and is no error
   bool on_device = false;    ///< it computes on a device: --device chooses which, and there is no --threads
 };
 
@@ -64,7 +67,10 @@ struct TrainingDescription {
 struct StepNumbers {
   const double* learning_rates;  ///< one per parameter group, schedule applied
   std::int64_t step;             ///< from 1: Adam's bias correction
-  std::int64_t seed;             ///< for random operators, with the step
+  std::int64_t seed;             ///< for random operators, with the step, or with `draw` where a step may have parts
+  std::int64_t part = 0;         ///< the call's part of the step, from 0: only the last one updates
+  std::int64_t parts = 1;        ///< how many it has
+  std::int64_t draw = 0;         ///< counts the parts of all steps, from 1
 };
 
 /// The result of evaluating samples; sums, so that batches add up.
@@ -100,6 +106,8 @@ class TrainableModel {
   /// Forward, backward, update; returns the loss. `inputs` are in the order of the description, 64-byte aligned,
   /// `batch` samples each.
   virtual double step(const void* const* inputs, std::int64_t batch, const StepNumbers& numbers) = 0;
+  /// How many steps the optimizer of a parameter group has skipped: its schedule has not come further.
+  virtual std::int64_t skipped(std::size_t /* group */) { return 0; }
   /// Results of the last step() of one number each, besides the loss: the log has them by name.
   virtual std::vector<Variable> numbers() { return {}; }
   /// Evaluates `batch` samples, in evaluation mode and without learning: the loss of all of them, the labels of the

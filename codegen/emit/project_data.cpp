@@ -524,6 +524,21 @@ class Builder {
       }
       descriptions.push_back(description(o));
     }
+    out_.training.accumulation_steps = ir::accumulation_steps(graph_);
+    if (const ir::ValueId scale = ir::loss_scale(graph_); scale != ir::kNone) {
+      out_.training.scales_loss = true;
+      out_.training.loss_scale = values_.expression(scale);
+      out_.training.first_loss_scale = number_text(graph_.number(ir::kLossScale).value_or(1));
+      std::vector<std::string> numbers;
+      for (std::size_t o = 0; o < graph_.optimizers.size(); ++o) {
+        const ir::ValueId skipped = graph_.find(std::string(ir::kSkippedState) + std::to_string(o));
+        // An optimizer whose parameters no loss depends on skips what any other does.
+        const std::size_t number = out_.training.skipped.size() - (skipped == ir::kNone && o > 0 ? 1 : 0);
+        numbers.insert(numbers.end(), graph_.optimizers[o].groups.size(), std::to_string(number));
+        if (skipped != ir::kNone) out_.training.skipped.push_back(values_.expression(skipped));
+      }
+      out_.training.optimizers_of_groups = join(numbers);
+    }
     out_.training.group_count = static_cast<std::int64_t>(rates.size());
     out_.training.learning_rates = join(rates);
     optimizer_text_ = join(descriptions, "; ");

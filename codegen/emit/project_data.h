@@ -128,6 +128,11 @@ struct TrainingText {
   std::string learning_rates = {};
   std::vector<LossText> losses = {}, evaluation_losses = {};
   std::string loss_literal = {};  ///< the first loss's operator
+  std::int64_t accumulation_steps = 1;  ///< batches of a step, where nothing else is said
+  bool scales_loss = false;
+  std::string loss_scale = {}, first_loss_scale = {};  ///< the state, and what it is in a new run
+  std::vector<std::string> skipped = {};               ///< the states that count what optimizers have skipped
+  std::string optimizers_of_groups = {};               ///< of each group: which of those is its optimizer's
   bool logs_results = false;
   std::string logged_results = {};
   bool random = false;

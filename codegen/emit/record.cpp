@@ -261,6 +261,8 @@ class Recorder {
     TensorValues known = given_to(rounded);
     if (evaluation_) evaluate(known, rounded, results);
     for (const ir::ValueId v : graph_.states) known.emplace(v, zeros(sized_.type(v)));
+    if (const ir::ValueId scale = ir::loss_scale(graph_); scale != ir::kNone)
+      known.insert_or_assign(scale, number(sized_.type(scale), graph_.number(ir::kLossScale).value_or(1)));
     for (const ir::Gradient& g : graph_.gradients)
       if (g.sum != ir::kNone) known.emplace(g.sum, zeros(sized_.type(g.sum)));
     set_hyper(known, 1);

@@ -33,6 +33,10 @@ class ClippingFusion {
           factor_of(node) == kNone)
         fuse(node);
     if (fused_.empty()) return;
+    for (Node& node : graph_.nodes)
+      if (node.is(kFiniteStep))
+        for (ValueId& v : node.inputs)
+          if (const auto found = fused_.find(v); found != fused_.end()) v = found->second;
     std::erase_if(graph_.nodes, [&](const Node& n) { return !n.outputs.empty() && fused_.count(n.outputs[0]) != 0; });
     if (!updates_in_backward(graph_)) clip_in_update();
     graph_.compact();  // looks the names up anew
@@ -45,13 +49,19 @@ class ClippingFusion {
   };
   std::optional<Product> product_of(ValueId v) const {
     const Node* const maker = uses_.maker(graph_, v);
-    if (maker == nullptr || !maker->is(kMul) || results_.count(v) != 0 || uses_.readers(v).size() != 1)
+    if (maker == nullptr || !maker->is(kMul) || results_.count(v) != 0 || readers_but_checks(v) != 1)
       return std::nullopt;
     for (const std::size_t i : {1, 0}) {
       const ValueId factor = maker->inputs[i], gradient = maker->inputs[1 - i];
       if (is_factor(factor, uses_) && graph_.type(gradient) == graph_.type(v)) return Product{gradient, factor};
     }
     return std::nullopt;
+  }
+  /// Without those that only look whether it is finite, which is said of the gradient as well.
+  std::size_t readers_but_checks(ValueId v) const {
+    std::size_t count = 0;
+    for (const NodeId n : uses_.readers(v)) count += graph_.nodes[at(n)].is(kFiniteStep) ? 0 : 1;
+    return count;
   }
   bool is_factor(ValueId v, const Uses& uses) const {
     const Node* maker = uses.maker(graph_, v);
@@ -81,7 +91,7 @@ class ClippingFusion {
         known->second->value = products[i].gradient;
         std::swap(graph_.value(taken).name, graph_.value(products[i].gradient).name);
       }
-      fused_.insert(taken);
+      fused_.emplace(taken, products[i].gradient);
       taken = products[i].gradient;
     }
     update.inputs.push_back(products[0].factor);
@@ -106,7 +116,7 @@ class ClippingFusion {
   const ValueId scale_;
   std::unordered_map<ValueId, Gradient*> gradient_of_;
   std::unordered_set<ValueId> results_;  ///< outputs and losses; of the graph's results a gradient may be scaled
-  std::unordered_set<ValueId> fused_;
+  std::unordered_map<ValueId, ValueId> fused_;  ///< products, and the gradients that are read in their places
 };
 
 }  // namespace

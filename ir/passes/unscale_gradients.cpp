@@ -1,8 +1,8 @@
 // What a scaled loss needs behind its gradients (scale_losses.cpp): they are divided by the scale; each optimizer's
 // step is skipped where one of its own gradients is not finite; and the scale learns from that (torch.amp.GradScaler).
 //
-//   n = finite_step(g..., step, grad_scaler-skipped.0)       0, or how many steps the optimizer has made and this one
-//   g * (1 / grad_scaler-scale)                              what clipping and the update take
+//   u = g * (1 / grad_scaler-scale)                          what clipping and the update take
+//   n = finite_step(u..., step, grad_scaler-skipped.0)       0, or how many steps the optimizer has made and this one
 //   update_loss_scale(n, grad_scaler-scale, grad_scaler-growth_tracker)
 //
 // Updates of the step 0 change nothing. Gradients are looked at before they are unscaled, once, all of an optimizer's
@@ -46,6 +46,22 @@ void unscale_gradients(Graph& graph, const PassOptions&) {
   if (scale == kNone)
     throw UserError("the graph " + graph.name + " asks for a scale of its losses, and is past the pass scale_losses");
   const Origins origins{Origin{"grad_scaler", {}, 0}};
+  const bool unscaled =
+      std::any_of(graph.gradients.begin(), graph.gradients.end(), [](const Gradient& g) { return g.sum != kNone; });
+  if (!unscaled) {
+    const ValueId inverse = reciprocal_of(graph, scale);
+    for (Gradient& g : graph.gradients) {
+      const std::string parameter = graph.value(g.parameter).name;
+      const DType dtype = graph.type(g.value).dtype;
+      const ValueId own = dtype == DType::f32 ? inverse
+                                              : graph.add_node(kCast, {inverse}, {{"dtype", dtype}}, origins,
+                                                               Phase::backward, parameter + ".inverse_scale")[0];
+      const ValueId product =
+          graph.add_node(kMul, {g.value, own}, {}, origins, Phase::backward, parameter + ".scaled_gradient")[0];
+      if (graph.value(g.value).name == "grad(" + parameter + ")") graph.swap_names(g.value, product);
+      g.value = product;
+    }
+  }
   std::map<ValueId, ValueId> gradient_of;
   for (const Gradient& g : graph.gradients) gradient_of.emplace(g.parameter, g.value);
   std::vector<ValueId> steps;
@@ -68,22 +84,6 @@ void unscale_gradients(Graph& graph, const PassOptions&) {
                                                      "optimizer." + std::to_string(o) + ".finite_step");
     graph.donations.push_back({skipped, made[1]});
     steps.push_back(made[0]);
-  }
-  const bool unscaled =
-      std::any_of(graph.gradients.begin(), graph.gradients.end(), [](const Gradient& g) { return g.sum != kNone; });
-  if (!unscaled) {
-    const ValueId inverse = reciprocal_of(graph, scale);
-    for (Gradient& g : graph.gradients) {
-      const std::string parameter = graph.value(g.parameter).name;
-      const DType dtype = graph.type(g.value).dtype;
-      const ValueId own = dtype == DType::f32 ? inverse
-                                              : graph.add_node(kCast, {inverse}, {{"dtype", dtype}}, origins,
-                                                               Phase::backward, parameter + ".inverse_scale")[0];
-      const ValueId product =
-          graph.add_node(kMul, {g.value, own}, {}, origins, Phase::backward, parameter + ".scaled_gradient")[0];
-      if (graph.value(g.value).name == "grad(" + parameter + ")") graph.swap_names(g.value, product);
-      g.value = product;
-    }
   }
   std::vector<ValueId> inputs = steps;
   const ValueId tracker = graph.add_state(std::string(kGrowthTrackerState), {DType::i64, {}});

@@ -35,9 +35,10 @@ __global__ void __launch_bounds__(kBlock) find_others_kernel(tensor_list<const T
 }
 
 /// One block.
-static __global__ void finite_step_kernel(std::int64_t count, const int* others, const std::int64_t* step,
+template <class T>
+__global__ void finite_step_kernel(std::int64_t count, const T* others, const std::int64_t* step,
                                           std::int64_t* number, std::int64_t* skipped) {
-  int any = 0;
+  T any = 0;
   for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) any |= others[i];
   any = block_reduce<maximum_of>(any);
   if (threadIdx.x != 0) return;
@@ -46,19 +47,20 @@ static __global__ void finite_step_kernel(std::int64_t count, const int* others,
 }
 
 /// One thread. A launch for each step: `last` says whether all of them were looked at.
-static __global__ void update_loss_scale_kernel(update_loss_scale_config config, bool first, bool last,
-                                                const std::int64_t* step, float* scale, std::int64_t* tracker) {
+template <class T>
+__global__ void update_loss_scale_kernel(update_loss_scale_config config, bool first, bool last,
+                                                const std::int64_t* step, T* scale, std::int64_t* tracker) {
   // A step 0 leaves -1 until the last one is looked at.
   if (*step == 0) *tracker = -1;
   if (first && *step != 0) *tracker += 1;
   if (!last) return;
   if (*tracker < 0) {
     *tracker = 0;
-    *scale = static_cast<float>(static_cast<double>(*scale) * config.backoff_factor);
+    *scale = static_cast<T>(static_cast<double>(*scale) * config.backoff_factor);
   }
   if (*tracker != config.growth_interval) return;
   *tracker = 0;
-  const float grown = static_cast<float>(static_cast<double>(*scale) * config.growth_factor);
+  const T grown = static_cast<T>(static_cast<double>(*scale) * config.growth_factor);
   if (grown - grown == 0) *scale = grown;
 }
 
@@ -77,14 +79,14 @@ void finite_step(CudaContext& context, const finite_step_config&, std::int64_t* 
     launch(context, "find_others", &find_others_kernel<T>, shape, list, next);
     next += list.pieces;
   });
-  launch(context, "finite_step", &finite_step_kernel, launch_shape(1, kBlock), all, others, step, number, skipped);
+  launch(context, "finite_step", &finite_step_kernel<int>, launch_shape(1, kBlock), all, others, step, number, skipped);
 }
 
 inline void update_loss_scale(CudaContext& context, const update_loss_scale_config& config, std::int64_t count,
                               const std::int64_t* const* steps, const std::int64_t*, float* scale,
                               std::int64_t* tracker) {
   for (std::int64_t t = 0; t < count; ++t)
-    launch(context, "update_loss_scale", &update_loss_scale_kernel, launch_shape(1, 1), config, t == 0, t + 1 == count,
+    launch(context, "update_loss_scale", &update_loss_scale_kernel<float>, launch_shape(1, 1), config, t == 0, t + 1 == count,
            steps[t], scale, tracker);
 }
 

@@ -1,4 +1,5 @@
 // Every CUDA kernel, instantiated: what nvcc compiles in compile_test.cpp. It is not run.
+#include "kernels/cuda/accumulate.cuh"
 #include "kernels/cuda/adafactor.cuh"
 #include "kernels/cuda/arange.cuh"
 #include "kernels/cuda/batch_norm.cuh"
@@ -14,6 +15,7 @@
 #include "kernels/cuda/index.cuh"
 #include "kernels/cuda/layer_norm.cuh"
 #include "kernels/cuda/linear.cuh"
+#include "kernels/cuda/loss_scale.cuh"
 #include "kernels/cuda/matmul.cuh"
 #include "kernels/cuda/pad.cuh"
 #include "kernels/cuda/pad_border.cuh"
@@ -83,6 +85,8 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   strided_copy(context, strided_copy_config{}, y, x);
   strided_add(context, strided_copy_config{}, y, x);
   clip_factor(context, clip_factor_config{.max_norm = 1}, y, 1, &x, labels);
+  accumulate(context, accumulate_config{.n = 16}, y, x, const_labels, const_labels, nullptr);
+  finite_step(context, finite_step_config{}, labels, 1, &x, labels, const_labels, labels);
   concat(context, concat_config{}, y, 1, &x, labels);
   pad(context, pad_config{}, y, x);
   pad_border(context, pad_border_config{}, y, x);

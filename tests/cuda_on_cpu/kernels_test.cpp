@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "kernel_harness.h"
+#include "kernels/cuda/accumulate.cuh"
 #include "kernels/cuda/arange.cuh"
 #include "kernels/cuda/binary_cross_entropy.cuh"
 #include "kernels/cuda/clip_factor.cuh"
@@ -13,6 +14,7 @@
 #include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/fold_batch_norm.cuh"
 #include "kernels/cuda/index.cuh"
+#include "kernels/cuda/loss_scale.cuh"
 #include "kernels/cuda/pad.cuh"
 #include "kernels/cuda/pad_border.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -1076,6 +1078,61 @@ TEST(CudaUpdate, TensorsAreCutIntoPiecesOfOneLength) {
     EXPECT_EQ(list.end_piece(4), list.pieces);
   });
   EXPECT_EQ(lists, 1);
+}
+
+TEST(CudaAccumulate, FirstOthersAndLast) {
+  constexpr std::int64_t n = 5000;
+  const std::vector<float> before = numbers<float>(n, 1), x = numbers<float>(n, 2);
+  for (const std::int64_t part : {0, 1, 2})
+    for (const bool scaled : {false, true}) {
+      const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+        float* const sum = memory.inout(before);
+        accumulate(context, accumulate_config{.n = n}, sum, memory.in(x, 1), memory.in(std::vector<std::int64_t>{part}),
+                   memory.in(std::vector<std::int64_t>{3}), scaled ? memory.in(std::vector<float>{4}) : nullptr);
+        context.synchronize();
+        memory.result(sum, n);
+      });
+      std::vector<double> expected;
+      for (std::size_t i = 0; i < n; ++i) {
+        float value = scaled ? x[i] * 0.25f : x[i];
+        if (part != 0) value = before[i] + value;
+        expected.push_back(part == 2 ? value / 3 : value);
+      }
+      expect_close(got[0], expected, tolerance_of::cuda_elementwise.f32, "accumulate");
+    }
+}
+
+TEST(CudaLossScale, StepsOfFiniteGradientsAlone) {
+  for (const std::int64_t others : {0, 1}) {
+    std::vector<std::vector<float>> tensors;
+    for (std::int64_t t = 0; t < 200; ++t) tensors.push_back(numbers<float>(t == 7 ? 5000 : 3, t));
+    if (others != 0) tensors[7][4999] = INFINITY;
+    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+      std::vector<const float*> xs;
+      std::vector<std::int64_t> sizes;
+      for (const auto& t : tensors) {
+        xs.push_back(memory.in(t));
+        sizes.push_back(static_cast<std::int64_t>(t.size()));
+      }
+      std::int64_t* const number = memory.out<std::int64_t>(1);
+      std::int64_t* const skipped = memory.inout(std::vector<std::int64_t>{2});
+      finite_step(context, finite_step_config{}, number, 200, xs.data(), sizes.data(),
+                  memory.in(std::vector<std::int64_t>{9}), skipped);
+      float* const scale = memory.inout(std::vector<float>{64});
+      std::int64_t* const tracker = memory.inout(std::vector<std::int64_t>{3});
+      const std::int64_t* const steps[] = {memory.in(std::vector<std::int64_t>{5}), number};
+      update_loss_scale(context, update_loss_scale_config{.growth_interval = 4}, 2, steps, nullptr, scale, tracker);
+      context.synchronize();
+      memory.result(number, 1);
+      memory.result(skipped, 1);
+      memory.result(scale, 1);
+      memory.result(tracker, 1);
+    });
+    EXPECT_EQ(got[0], std::vector<double>{others != 0 ? 0.0 : 7.0});
+    EXPECT_EQ(got[1], std::vector<double>{others != 0 ? 3.0 : 2.0});
+    EXPECT_EQ(got[2], std::vector<double>{others != 0 ? 32.0 : 128.0});
+    EXPECT_EQ(got[3], std::vector<double>{0.0});
+  }
 }
 
 template <class T>

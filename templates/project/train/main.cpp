@@ -66,6 +66,12 @@ class Program final : public runtime::TrainableModel {
         .loss_is_sum = true,
 {% endif %}
 {% endif %}
+{% if accumulates %}
+        .accumulation_steps = @{ accumulation_steps }@,
+{% endif %}
+{% if scales_loss %}
+        .scales_loss = true,
+{% endif %}
 {% if on_device %}
         .on_device = true,
 {% endif %}
@@ -98,8 +104,19 @@ class Program final : public runtime::TrainableModel {
 {% endif %}
     hyper.step = numbers.step;
     hyper.seed = numbers.seed;
+{% if accumulates %}
+    hyper.part = numbers.part;
+    hyper.parts = numbers.parts;
+    hyper.draw = numbers.draw;
+{% endif %}
     return model_->step(@{ erased_arguments }@, hyper);
   }
+{% if scales_loss %}
+  std::int64_t skipped(std::size_t group) override {
+    constexpr std::size_t optimizer_of[] = {@{ optimizers_of_groups }@};
+    return model_->skipped_steps().at(optimizer_of[group]);
+  }
+{% endif %}
 {% if logs_results %}
   std::vector<Variable> numbers() override {
     const std::vector<Variable> results = variables(model_->results());

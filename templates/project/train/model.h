@@ -105,7 +105,14 @@ class GRAVEN_API Model {
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
 
+{% if accumulates %}
+  /// Forward, backward, and, with the step's last part, update. Returns the part's loss before the update.
+{% else %}
   /// Forward, backward, update. Returns the loss before the update.
+{% endif %}
+{% if scales_loss %}
+  /// Where a gradient of an optimizer is infinite or NaN, that optimizer's step is skipped.
+{% endif %}
   double step(@{ parameters }@, const Hyper& hyper);
 {% if updates_in_backward %}
   /// The forward phase of a step, as it is in training; returns the loss. Backward updates each parameter as soon as
@@ -115,12 +122,15 @@ class GRAVEN_API Model {
 {% endif %}
   double forward(@{ parameters }@{% if random %}, const Hyper& hyper = {}{% endif %});
 {% if not updates_in_backward %}
-{% if random %}
+{% if accumulates %}
+  /// The gradients of the loss, after forward() with the same inputs and numbers; those of part 0, to which the gradients
+  /// of the other parts are added. Behind the last part they are the mean.
+{% else if random %}
   /// The gradients of the loss, after forward() with the same inputs, seed and step: masks are drawn again.
 {% else %}
   /// The gradients of the loss, after forward() with the same inputs.
 {% endif %}
-  void backward(@{ parameters }@{% if random %}, const Hyper& hyper = {}{% endif %});
+  void backward(@{ parameters }@{% if random or accumulates %}, const Hyper& hyper = {}{% endif %});
   /// Changes the parameters by their gradients, after backward().
   void update(const Hyper& hyper);
 {% endif %}
@@ -155,8 +165,15 @@ class GRAVEN_API Model {
   /// Gradients under their parameters' paths, valid after backward().
   std::vector<Tensor> gradients() const;
 {% endif %}
+{% if scales_loss %}
+  /// The optimizer's states, all zero at first, and what the loss is scaled by.
+  std::vector<Tensor> states() const;
+  /// By optimizer: how many steps were skipped, because a gradient was not finite. Hyper::step counts these, too.
+  std::vector<std::int64_t> skipped_steps() const;
+{% else %}
   /// The optimizer's states; all zero at first.
   std::vector<Tensor> states() const;
+{% endif %}
   /// Results of the last forward() or step().
   std::vector<Tensor> results() const;
 {% if on_device %}

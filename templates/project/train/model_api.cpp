@@ -36,6 +36,17 @@ void require_step(const Hyper& hyper) {
   if (hyper.step < 1) throw std::runtime_error("step: expected 1 or more, found " + std::to_string(hyper.step));
 }
 
+{% if accumulates %}
+/// Where the caller leaves it open, what random numbers go by.
+Hyper complete(Hyper hyper) {
+  if (hyper.part < 0 || hyper.part >= hyper.parts)
+    throw std::runtime_error("part: expected 0 to " + std::to_string(hyper.parts - 1) + ", found " +
+                             std::to_string(hyper.part));
+  if (hyper.draw == 0) hyper.draw = (hyper.step - 1) * hyper.parts + hyper.part + 1;
+  return hyper;
+}
+
+{% endif %}
 std::vector<Tensor> tensors(const std::vector<runtime::Variable>& variables) {
   std::vector<Tensor> list;
   for (const auto& v : variables) list.push_back({v.path, runtime::name(v.dtype), v.shape, v.data});
@@ -67,6 +78,9 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% endif %}
     weights.allocate(device);
     states.allocate(device);
+{% if scales_loss %}
+    states.set(device, @{ loss_scale }@, static_cast<float>(@{ first_loss_scale }@));
+{% endif %}
     inputs.allocate(device);
     arena.emplace(device, kAllArenaBytes);
 #define GRAVEN_VALUE(name, dtype, offset, bytes) \
@@ -144,6 +158,9 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   runtime::CallMemory<Device> inputs;
   runtime::HyperMemory<Device, Hyper> numbers;
   runtime::Losses<Device> losses;
+{% if scales_loss %}
+  runtime::Copies<Device> skipped;
+{% endif %}
   runtime::Copies<Device> results{% if has_accuracy %}, scores{% endif %};
 {% if has_accuracy and on_device %}
   std::optional<Device::Memory> predictions;
@@ -188,7 +205,7 @@ double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endi
   own.outdate();
   const Step step = own.step(@{ argument_names }@);
 {% if random %}
-  own.numbers.set(hyper);
+  own.numbers.set({% if accumulates %}complete(hyper){% else %}hyper{% endif %});
 {% endif %}
   own.forward_calls.run(own.device, {@{ symbol_list }@}, [&] {
 {% if random %}
@@ -201,16 +218,16 @@ double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endi
 }
 
 {% if not updates_in_backward %}
-void Model::backward(@{ parameters }@{% if random %}, const Hyper& hyper{% endif %}) {
+void Model::backward(@{ parameters }@{% if random or accumulates %}, const Hyper& hyper{% endif %}) {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
   own.gradients.memory().outdate();
   const Step step = own.step(@{ argument_names }@);
-{% if random %}
-  own.numbers.set(hyper);
+{% if random or accumulates %}
+  own.numbers.set({% if accumulates %}complete(hyper){% else %}hyper{% endif %});
 {% endif %}
   own.backward_calls.run(own.device, {@{ symbol_list }@}, [&] {
-{% if random %}
+{% if random or accumulates %}
     own.numbers.send(own.device);
 {% endif %}
     own.program.backward(step);
@@ -223,7 +240,7 @@ void Model::update(const Hyper& hyper) {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
   own.outdate();
-  own.numbers.set(hyper);
+  own.numbers.set({% if accumulates %}complete(hyper){% else %}hyper{% endif %});
   own.update_calls.run(own.device, {}, [&] {
     own.numbers.send(own.device);
     own.program.update(own.whole_step());
@@ -241,14 +258,19 @@ double Model::step(@{ parameters }@, const Hyper& hyper) {
   own.gradients.memory().outdate();
 {% endif %}
   const Step step = own.step(@{ argument_names }@);
-  own.numbers.set(hyper);
+  own.numbers.set({% if accumulates %}complete(hyper){% else %}hyper{% endif %});
+{% if accumulates %}
+  const bool last = hyper.part + 1 == hyper.parts;
+  own.step_calls.run(own.device, {@{ symbol_list }@{% if length(symbols) > 0 %}, {% endif %}last}, [&] {
+{% else %}
   own.step_calls.run(own.device, {@{ symbol_list }@}, [&] {
+{% endif %}
     own.numbers.send(own.device);
     own.program.forward(step);
     own.program.backward(step);
     own.fetch_loss();
 {% if has_update %}
-    own.program.update(step);
+    {% if accumulates %}if (last) {% endif %}own.program.update(step);
 {% endif %}
   });
   return own.loss();
@@ -322,6 +344,21 @@ std::vector<Tensor> Model::states() const {
   const Device::Guard guard(memory_->device.number());
   return tensors(memory_->states.fetched(memory_->device));
 }
+{% if scales_loss %}
+std::vector<std::int64_t> Model::skipped_steps() const {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  const std::int64_t* const counts[] = {
+{% for state in skipped %}
+      own.skipped.of(own.device, @{ loop.index }@, own.@{ state }@, 1),
+{% endfor %}
+  };
+  own.device.synchronize();
+  std::vector<std::int64_t> list;
+  for (const std::int64_t* const count : counts) list.push_back(*count);
+  return list;
+}
+{% endif %}
 std::vector<Tensor> Model::results() const {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
