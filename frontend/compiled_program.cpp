@@ -105,7 +105,12 @@ CompiledProgram::CompiledProgram(const ir::Graph& graph, std::string owner, cons
     for (const ir::Node& n : graph.nodes)
       if (std::any_of(n.inputs.begin(), n.inputs.end(), [&](ir::ValueId v) { return depends(v); }))
         for (const ir::ValueId v : n.outputs) depends[v] = true;
-    for (const ir::ValueId v : graph.outputs) joinings_.push_back(joining_of(v, depends(v)));
+    // Of a parameter or a buffer that is what the last part leaves behind.
+    const std::vector<ir::ValueId> memory = ir::memory_roots(graph);
+    for (const ir::ValueId v : graph.parameters) depends[v] = false;
+    for (const ir::Donation& d : graph.donations) depends[memory[ir::at(d.value)]] = false;
+    for (const ir::ValueId v : graph.outputs)
+      joinings_.push_back(joining_of(v, depends(v) && depends(memory[ir::at(v)])));
   }
   try {
     executable_ = ir::compile(graph, options);

@@ -649,15 +649,6 @@ Tensor GraphBase::add_input(GraphRecording& recording, const Spec& spec, const s
     refuse(fmt::format(" has {} dimensions; the most are {}", spec.shape.rank(), ir::kMaximumRank));
   if (!graven::detail::has_countable_bytes({spec.dtype, spec.shape}))
     refuse(" is too large: the bytes of " + ir::describe(spec.dtype, spec.shape) + " do not fit in 63 bits");
-  std::vector<ir::Symbol> known = recording.trace->graph.symbols();
-  for (const Dim& d : spec.shape)
-    for (const ir::Symbol& symbol : d.symbols()) {
-      for (const ir::Symbol& other : known)
-        if (symbol.name == other.name && !(symbol == other))
-          refuse(fmt::format(": the symbol '{}' has the range {} here, and {} before", symbol.name, symbol.range(),
-                             other.range()));
-      known.push_back(symbol);
-    }
   const std::string name = spec.name.empty() ? "input_" + std::to_string(index) : spec.name;
   Shape shape = spec.shape;
   if (state_->parts > 1) {
@@ -668,14 +659,15 @@ Tensor GraphBase::add_input(GraphRecording& recording, const Spec& spec, const s
     if (!part) refuse(called + ": dimension 0 is not divisible by the " + steps);
     shape[0] = *part;
   }
+  std::vector<ir::Symbol> known = recording.trace->graph.symbols();
   for (const Dim& d : shape)
-    for (const ir::Symbol& symbol : d.symbols())
-      for (const ir::Symbol& other : recording.trace->graph.symbols())
+    for (const ir::Symbol& symbol : d.symbols()) {
+      for (const ir::Symbol& other : known)
         if (symbol.name == other.name && !(symbol == other))
-          refuse(
-              fmt::format(": the symbol '{}' is a dimension that is divided into parts here or in another input, and "
-                          "one that is not",
-                          symbol.name));
+          refuse(fmt::format(": the symbol '{}' has the range {} here, and {} before", symbol.name, symbol.range(),
+                             other.range()));
+      known.push_back(symbol);
+    }
   const ir::ValueId value = recording.trace->graph.add_input(name, {spec.dtype, shape});
   recording.input_paths.push_back(path);
   tree.index = static_cast<std::int32_t>(index);
@@ -785,7 +777,6 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
     graph.config[std::string(ir::kScaleBackoff)] = stays ? 1 : options.backoff_factor;
     graph.config[std::string(ir::kScaleInterval)] = options.growth_interval;
   }
-  if (state_->parts > 1 || state_->scaler) (void)ir::accumulation_steps(graph), (void)ir::scales_losses(graph);
   if (state_->amp) graph.config[std::string(ir::kAmp)] = *state_->amp;
   for (const auto& a : state_->optimizers) {
     ir::Optimizer o;
@@ -802,6 +793,9 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
     if (a.schedule) o.schedule = a.schedule->schedule;
     graph.optimizers.push_back(std::move(o));
   }
+  // Whether what was asked for goes together.
+  (void)ir::accumulation_steps(graph);
+  (void)ir::scales_losses(graph);
   return_what_was_seen(graph);
   const int level = state_->debug_level;
   if (state_->now.trace) {  // with dynamic input shapes

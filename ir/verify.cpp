@@ -294,7 +294,10 @@ class Verifier {
   /// those of its updates.
   void check_updates_whole() {
     for (const ValueId v : graph_.states)
-      if (!kept_(v) && graph_.stage != "trace") broken("the state " + value_text(v) + " belongs to no update");
+      // The scale of losses is one before anything updates it.
+      if (!kept_(v) && !(graph_.value(v).name == kLossScaleState && graph_.config.count(std::string(kLossScale))) &&
+          graph_.stage != "trace")
+        broken("the state " + value_text(v) + " belongs to no update");
     if (!updates_) return;
     for (const Gradient& g : graph_.gradients)
       if (in_range(g.parameter) && group_(g.parameter) != -1 && !updated_(g.parameter))

@@ -232,6 +232,7 @@ TrainingState read_manifest(const std::string& path, std::vector<FileRecord>& fi
     }
   }
   json.end();
+  if (!has_draws) state.draws = state.step;  // each step was one batch
   if (!due.empty()) throw Error(path, "", std::string("a key ") + printable(due[0]), "none");
   if (state.position > state.samples)
     throw Error(path, "", std::string("a position of at most ") + std::to_string(state.samples),

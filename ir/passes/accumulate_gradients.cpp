@@ -50,6 +50,7 @@ void accumulate_gradients(Graph& graph, const PassOptions&) {
                                         "mean(grad(" + parameter + "))")[0];
     graph.donations.push_back({g.sum, mean});
     if (graph.value(g.value).name == "grad(" + parameter + ")") graph.swap_names(g.value, mean);
+    if (maker >= 0) graph.value(g.value).name = "part(grad(" + parameter + "))";
     g.value = mean;
     behind[maker].push_back(std::move(graph.nodes.back()));
     graph.nodes.pop_back();

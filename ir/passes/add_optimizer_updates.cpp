@@ -47,7 +47,7 @@ void add_update(Graph& graph, const OptimizerKind& kind, const ParameterGroup& g
     } else {
       GRAVEN_CHECK(spec.role == InputRole::step,
                    std::string(op.name) + " has an input '" + std::string(spec.name) + "' that no optimizer gives");
-      inputs.push_back(step);
+      inputs.push_back(step != kNone ? step : graph.add_hyper(kStepName, DType::i64));
     }
   }
   graph.add_node(op, std::move(inputs), update_attributes(kind, group.options), {Origin{"optimizer", {}, 0}},
@@ -104,8 +104,7 @@ void add_optimizer_updates(Graph& graph, const PassOptions&) {
   const std::vector<Optimizer> optimizers = graph.optimizers;
   for (std::size_t o = 0; o < optimizers.size(); ++o) {
     const OptimizerKind& kind = optimizer_kind(optimizers[o].kind);
-    const ValueId finite = finite_step_of(graph, o);
-    const ValueId step = finite != kNone ? finite : graph.add_hyper(kStepName, DType::i64);
+    const ValueId step = finite_step_of(graph, o);
     for (const ParameterGroup& group : optimizers[o].groups)
       add_group(graph, kind, group, index++, step, gradient_of, changed);
   }
