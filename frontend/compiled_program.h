@@ -29,6 +29,9 @@ bool inputs_fit(const ir::Graph& graph, const std::vector<Tensor>& inputs, std::
 ProgramInputs check_inputs(const ir::Graph& graph, const std::string& owner, const std::vector<Tensor>& inputs,
                            const std::vector<std::string>& paths, std::int64_t parts, Location where);
 
+/// GraphBase::set_outputs_buffer_size, unless told otherwise.
+inline constexpr int kOutputsBufferSize = 2;
+
 class CompiledProgram {
  public:
   struct Variable {
@@ -38,9 +41,11 @@ class CompiledProgram {
   };
 
   /// Compiles the graph, which must outlive the program. `owner` is what errors call it. `parts`: so many runs of the
-  /// program make a step; user error where a result of theirs cannot be put together.
+  /// program make a step; user error where a result of theirs cannot be put together. The memory of the results of
+  /// `outputs_buffer_size` calls is used again, once nobody else has it.
   CompiledProgram(const ir::Graph& graph, std::string owner, const ir::CompileOptions& options,
-                  const std::vector<Variable>& variables, std::int64_t parts = 1);
+                  const std::vector<Variable>& variables, std::int64_t parts = 1,
+                  int outputs_buffer_size = kOutputsBufferSize);
   ~CompiledProgram();
 
   /// Makes a step, or runs once. What was written to the variables since the last time counts, whoever wrote it and
@@ -53,6 +58,8 @@ class CompiledProgram {
   /// What becomes of the results of a step's parts.
   enum class Joining : std::uint8_t { rows, mean, sum, last };
   Joining joining_of(ir::ValueId result, bool depends_on_inputs) const;
+  /// A tensor for a result, in memory that the ring holds where that is free and fits.
+  Tensor result(std::size_t output, const Shape& shape);
 
   struct Bound {
     Variable variable;
@@ -64,7 +71,9 @@ class CompiledProgram {
   std::unique_ptr<ir::Executable> executable_;
   std::vector<Bound> bound_;
   std::int64_t parts_;
-  std::vector<Joining> joinings_;  ///< by result; none where a step is one run
+  std::vector<Joining> joinings_;                            ///< by result; none where a step is one run
+  std::vector<std::vector<std::shared_ptr<Storage>>> ring_;  ///< by call, by output
+  std::size_t oldest_ = 0;                                   ///< in the ring
 };
 
 }  // namespace graven::detail

@@ -167,6 +167,11 @@ struct GraphState {
   std::int64_t parts = 1;                          ///< of a step's batch
   std::shared_ptr<amp::GradScaler::State> scaler;  ///< none: losses are not scaled
   std::optional<DType> amp;
+  std::int64_t memory_budget = 0;
+  GraphBase::Straighten straighten = GraphBase::Straighten::memory_first;
+  bool compress_memory = false;
+  int outputs_buffer_size = graven::detail::kOutputsBufferSize;
+  bool fuses_model_update = true, fuses_add_to_output = true, fuses_cast_scale = true;
   std::int64_t steps = 0;  ///< training calls, those too whose update was skipped
 
   /// What build() recorded for inputs of certain types, and, once it has run, its program.
@@ -189,6 +194,39 @@ struct GraphState {
   std::vector<Recorded> others;  ///< with dynamic input shapes: what was used before it, the last first
   int dynamic_shapes = 0;        ///< how many are kept in all; 0: one, and other types are an error
   StateDict optimizer_states;    ///< by the names of checkpoints; made when they are first needed
+
+  /// What was asked for of memory, order and fusions, where it differs from what graphs do anyway.
+  void configure(ir::Graph& graph) const {
+    const auto set = [&](std::string_view key, ir::Attribute value) { graph.config[std::string(key)] = value; };
+    if (memory_budget > 0) set(ir::kMemoryBudget, memory_budget);
+    if (straighten != GraphBase::Straighten::memory_first)
+      set(ir::kStraightenAlgorithm, std::string(ir::kStraightenModes[static_cast<std::size_t>(straighten)]));
+    if (compress_memory) set(ir::kCompressMemory, true);
+    if (!fuses_model_update) set(ir::kNoModelUpdateFusion, true);
+    if (!fuses_add_to_output) set(ir::kNoAddToOutputFusion, true);
+    if (!fuses_cast_scale) set(ir::kNoCastScaleFusion, true);
+  }
+  /// The same for print.
+  std::string configuration() const {
+    std::string text;
+    if (memory_budget > 0) text += fmt::format(", memory_budget={}", memory_budget);
+    if (straighten != GraphBase::Straighten::memory_first)
+      text += fmt::format(", straighten_algorithm={}", ir::kStraightenModes[static_cast<std::size_t>(straighten)]);
+    if (compress_memory) text += ", compress_memory=True";
+    if (outputs_buffer_size != graven::detail::kOutputsBufferSize)
+      text += fmt::format(", outputs_buffer_size={}", outputs_buffer_size);
+    if (!fuses_model_update) text += ", fuse_model_update_ops=False";
+    if (!fuses_add_to_output) text += ", fuse_add_to_output=False";
+    if (!fuses_cast_scale) text += ", fuse_cast_scale=False";
+    return text;
+  }
+  /// For what is asked for before the graph is recorded.
+  void require_not_recorded(const char* function, Location where) const {
+    if (now.trace)
+      fail_at(
+          std::string(function) + ": " + name + " is recorded already; ask for it before compile() and the first call",
+          where);
+  }
 
   /// "(GRAPH:TrainMlp_0:TrainMlp)", what begins the lines of debug().
   std::string log_name() const { return "(GRAPH:" + name + ":" + class_name + ")"; }
@@ -444,10 +482,7 @@ void GraphBase::set_threads(int threads) {
 }
 
 void GraphBase::update_in_backward(bool on, Location where) {
-  if (is_compiled())
-    fail_at(
-        "update_in_backward: " + state_->name + " is recorded already; ask for it before compile() and the first call",
-        where);
+  state_->require_not_recorded("update_in_backward", where);
   state_->update_in_backward = on;
 }
 
@@ -478,11 +513,39 @@ void GraphBase::enable_amp(DType dtype, bool on, Location where) {
   state_->amp = on ? std::optional(dtype) : std::nullopt;
 }
 
+void GraphBase::memory_budget(std::int64_t bytes, Location where) {
+  state_->require_not_recorded("memory_budget", where);
+  if (bytes < 0) fail_at(fmt::format("memory_budget: bytes must not be negative, got {}", bytes), where);
+  state_->memory_budget = bytes;
+}
+void GraphBase::enable_straighten_algorithm(Straighten mode, Location where) {
+  state_->require_not_recorded("enable_straighten_algorithm", where);
+  state_->straighten = mode;
+}
+void GraphBase::enable_compress_memory(bool on, Location where) {
+  state_->require_not_recorded("enable_compress_memory", where);
+  state_->compress_memory = on;
+}
+void GraphBase::set_outputs_buffer_size(int size, Location where) {
+  state_->require_not_recorded("set_outputs_buffer_size", where);
+  if (size < 0) fail_at(fmt::format("set_outputs_buffer_size: the size must not be negative, got {}", size), where);
+  state_->outputs_buffer_size = size;
+}
+void GraphBase::allow_fuse_model_update_ops(bool on, Location where) {
+  state_->require_not_recorded("allow_fuse_model_update_ops", where);
+  state_->fuses_model_update = on;
+}
+void GraphBase::allow_fuse_add_to_output(bool on, Location where) {
+  state_->require_not_recorded("allow_fuse_add_to_output", where);
+  state_->fuses_add_to_output = on;
+}
+void GraphBase::allow_fuse_cast_scale(bool on, Location where) {
+  state_->require_not_recorded("allow_fuse_cast_scale", where);
+  state_->fuses_cast_scale = on;
+}
+
 void GraphBase::with_dynamic_input_shape(int size, Location where) {
-  if (is_compiled())
-    fail_at("with_dynamic_input_shape: " + state_->name +
-                " is recorded already; ask for it before compile() and the first call",
-            where);
+  state_->require_not_recorded("with_dynamic_input_shape", where);
   if (size < 1)
     fail_at(
         "with_dynamic_input_shape: the number of programs that are kept must be positive, got " + std::to_string(size),
@@ -778,6 +841,9 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
     graph.config[std::string(ir::kScaleInterval)] = options.growth_interval;
   }
   if (state_->amp) graph.config[std::string(ir::kAmp)] = *state_->amp;
+  if (state_->memory_budget > 0 && state_->optimizers.empty())
+    throw UserError("memory_budget: " + state_->name + " has no optimizer, so nothing is kept for a backward pass");
+  state_->configure(graph);
   for (const auto& a : state_->optimizers) {
     ir::Optimizer o;
     o.kind = a.optimizer.kind();
@@ -859,7 +925,7 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
         if (s.now.states.count(path)) variables.push_back({path, t, true});
     s.now.program = std::make_unique<graven::detail::CompiledProgram>(
         graph, s.name, ir::CompileOptions{.threads = s.threads, .debug_level = s.debug_level, .log_name = s.log_name()},
-        variables, s.parts);
+        variables, s.parts, s.outputs_buffer_size);
     if (training_graph) s.hand_states_to_optimizers();
     if (s.debug_level >= 0)
       std::fputs(fmt::format("{} end compiling: {:.1f} ms.\n", s.log_name(), stopwatch.seconds() * 1e3).c_str(),
@@ -969,6 +1035,7 @@ void print_module(std::string& text, const std::string& path, const ModuleState&
                   const OperatorLines& operators, std::size_t depth) {
   const std::string indent(2 * depth, ' '), inner(2 * depth + 2, ' ');
   std::string body;
+  if (s.activation_checkpointing) body += inner + "(CONFIG:config:ModuleConfig(activation_checkpointing=True, ))\n";
   const graven::detail::ModuleCall* call = nullptr;
   if (trace)
     if (const auto it = trace->calls.find(&s); it != trace->calls.end()) call = &it->second;
@@ -1000,7 +1067,8 @@ std::string GraphState::text(int with_operators) const {
   text += std::string("  (CONFIG:config:GraphConfig(training=") + (s.optimizers.empty() ? "False" : "True") +
           (s.update_in_backward ? ", update_in_backward=True" : "") +
           (s.amp ? ", amp=" + std::string(ir::name(*s.amp)) : "") +
-          (s.parts > 1 ? fmt::format(", gradient_accumulation_steps={}", s.parts) : "") + scaler_text() + ", ))\n";
+          (s.parts > 1 ? fmt::format(", gradient_accumulation_steps={}", s.parts) : "") + scaler_text() +
+          s.configuration() + ", ))\n";
   const auto line = [&](const char* kind, const char* suffix, std::size_t i, ir::ValueId v) {
     text += "  (" + std::string(kind) + ":_" + s.name + "-" + suffix + "_" + std::to_string(i) + ":" +
             describe_tensor(s.now.trace->graph.type(v), false, false) + ")\n";

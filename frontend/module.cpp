@@ -389,6 +389,7 @@ bool ModuleBase::is_training() const {
 void ModuleBase::requires_grad_(bool value) {
   for (Tensor& t : parameters()) t.requires_grad_(value);
 }
+void ModuleBase::activation_checkpointing(bool on) const { state_->activation_checkpointing = on; }
 void ModuleBase::zero_grad(Location where) {
   if (graven::detail::Trace* trace = graven::detail::active_trace()) return trace->zero_grad(where);
   for (Tensor& t : parameters()) t.set_grad({});
@@ -504,6 +505,7 @@ CallScope::CallScope(const ModuleBase& module, Location where) {
   const ModuleState* state = module.state().get();
   std::string path;
   Location declared;
+  std::uint32_t checkpoint = frames.empty() ? 0 : frames.back().checkpoint;
   if (graven::detail::Trace* trace = graven::detail::active_trace()) {
     const auto it = trace->modules.find(state);
     if (it == trace->modules.end()) {
@@ -517,6 +519,10 @@ CallScope::CallScope(const ModuleBase& module, Location where) {
     path = it->second.path;
     declared = it->second.declared;
     observed_ = true;
+    if (state->activation_checkpointing) {
+      trace->graph.checkpoints.push_back({path, checkpoint});
+      checkpoint = static_cast<std::uint32_t>(trace->graph.checkpoints.size());
+    }
   } else if (!frames.empty() && !state->registered) {
     UserError error("the module " + module.class_name() + " is called within forward() of " +
                     frames.back().module->class_name + ", but is not registered");
@@ -527,7 +533,7 @@ CallScope::CallScope(const ModuleBase& module, Location where) {
   // Within a graph's build() nothing comes from outside but what the graph reports itself.
   outermost_ = frames.empty();
   if (frames.size() > 1000) fail_at("modules call each other more than 1000 deep", where);
-  frames.push_back({state, std::move(path), where, declared});
+  frames.push_back({state, std::move(path), where, declared, checkpoint});
 }
 
 CallScope::~CallScope() { module_frames().pop_back(); }

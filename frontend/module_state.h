@@ -24,6 +24,7 @@ struct ModuleState {
   enum class PrintsParameters : std::uint8_t { no, as_dtypes, as_tensors };
   PrintsParameters prints_parameters = PrintsParameters::no;
   bool training = true;
+  bool activation_checkpointing = false;
   std::atomic<bool> registered = false;  ///< somebody's child; host threads may make graphs of one module at once
   struct Named {
     std::string name;

@@ -98,7 +98,8 @@ bool same_line(Location a, Location b) { return a.line == b.line && std::strcmp(
 
 ir::Origins at_line(Location where) {
   const auto& frames = module_frames();
-  return {{frames.empty() ? std::string() : frames.back().path, where.file_name(), where.line}};
+  if (frames.empty()) return {{std::string(), where.file_name(), where.line}};
+  return {{frames.back().path, where.file_name(), where.line, frames.back().checkpoint}};
 }
 
 /// The line that declares the innermost module; line 0 when it is not known.

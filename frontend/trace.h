@@ -135,7 +135,8 @@ struct ModuleFrame {
   const nn::ModuleState* module = nullptr;
   std::string path;  ///< in the traced graph; empty eagerly
   Location where;
-  Location declared;  ///< in the traced graph; line 0 eagerly
+  Location declared;             ///< in the traced graph; line 0 eagerly
+  std::uint32_t checkpoint = 0;  ///< in the traced graph: ir::Origin::checkpoint of what it records
 };
 std::vector<ModuleFrame>& module_frames();
 

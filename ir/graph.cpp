@@ -246,6 +246,22 @@ std::optional<double> Graph::number(std::string_view key) const {
   return own;
 }
 
+std::int64_t Graph::count(std::string_view key) const {
+  const auto found = config.find(std::string(key));
+  if (found == config.end()) return 0;
+  const std::int64_t* const number = std::get_if<std::int64_t>(&found->second);
+  if (number == nullptr || *number < 0) throw UserError("config." + found->first + ": expected a number from 0");
+  return *number;
+}
+
+std::string Graph::text(std::string_view key) const {
+  const auto found = config.find(std::string(key));
+  if (found == config.end()) return {};
+  const std::string* const value = std::get_if<std::string>(&found->second);
+  if (value == nullptr) throw UserError("config." + found->first + ": expected a text");
+  return *value;
+}
+
 std::vector<Symbol> Graph::symbols() const {
   std::vector<Symbol> found;
   for (ValueId v : inputs)

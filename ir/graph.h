@@ -80,6 +80,10 @@ struct Node {
   std::vector<ValueId> outputs;
   Phase phase = Phase::forward;
   Origins origins;
+  /// It computes again, in the backward phase, what a node of the forward phase has computed: the same operator on the
+  /// same values, or on such results (ir/passes/recompute_activations.cpp). It is never merged with that one, and runs
+  /// no earlier than what its first reader waits for.
+  bool recomputes = false;
 
   /// Whether it is of this operator, or of one of these (ir/ops.h).
   bool is(const std::same_as<OpDef> auto&... ops) const { return ((op == &ops) || ...); }
@@ -178,6 +182,24 @@ inline constexpr std::string_view kLossScale = "grad_scaler.init_scale", kScaleG
 inline constexpr std::string_view kLossScaleState = "grad_scaler-scale",
                                   kGrowthTrackerState = "grad_scaler-growth_tracker",
                                   kSkippedState = "grad_scaler-skipped.";
+/// One call of a module with activation checkpointing: backward computes again what it needs of it.
+struct Checkpoint {
+  std::string module;        ///< its path
+  std::uint32_t within = 0;  ///< the call that it is part of: the place of another in Graph::checkpoints, from 1
+  friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
+};
+
+/// Key of Graph::config: bytes that the arena may take, an integer (ir/passes/recompute_activations.cpp).
+inline constexpr std::string_view kMemoryBudget = "memory_budget";
+/// Keys of Graph::config: how the plan orders nodes, a text of kStraightenModes, the first where it is absent; and
+/// whether it searches longer for a placement (codegen/plan).
+inline constexpr std::string_view kStraightenAlgorithm = "straighten_algorithm", kCompressMemory = "compress_memory";
+inline constexpr std::string_view kStraightenModes[] = {"memory_first", "disable", "speed_first", "overlap",
+                                                        "delay_short"};
+/// Keys of Graph::config, booleans: fusions that the graph does without.
+inline constexpr std::string_view kNoModelUpdateFusion = "no_model_update_fusion",
+                                  kNoAddToOutputFusion = "no_add_to_output_fusion",
+                                  kNoCastScaleFusion = "no_cast_scale_fusion";
 
 /// Key of Graph::config: each parameter is updated as soon as its gradient is there (ir/passes/update_in_backward.cpp).
 inline constexpr std::string_view kUpdateInBackward = "update_in_backward";
@@ -202,6 +224,7 @@ class Graph {
   std::vector<Clip> clips;          ///< in the order in which they are done; none any more once clip_gradients has run
   std::vector<Optimizer> optimizers;
   std::vector<ModuleInfo> modules;
+  std::vector<Checkpoint> checkpoints;  ///< calls of modules with activation checkpointing, in order
   Tree input_tree, output_tree;
   std::map<std::string, Attribute> config;
   std::unordered_map<ValueId, std::shared_ptr<const TensorData>> constants;
@@ -247,6 +270,10 @@ class Graph {
   bool flag(std::string_view key) const;
   /// A number of `config`; none when it is absent. User error when it is something else.
   std::optional<double> number(std::string_view key) const;
+  /// An integer of `config`; 0 when it is absent. User error when it is something else, or negative.
+  std::int64_t count(std::string_view key) const;
+  /// A text of `config`; empty when it is absent. User error when it is something else.
+  std::string text(std::string_view key) const;
 
   /// The symbols of the inputs, in order of first appearance.
   std::vector<Symbol> symbols() const;

@@ -55,7 +55,8 @@ class Reader {
     // The version decides what else may stand here, so it is looked at first.
     expect(document_.root(), Kind::object, top);
     check_version(document_.root(), top);
-    bool has_saved = false, has_sums = false, has_donations = false, has_clips = false;
+    Item checkpoints = format;
+    bool has_saved = false, has_checkpoints = false, has_sums = false, has_donations = false, has_clips = false;
     fields(document_.root(), top,
            {{"format", &format},
             {"version", &version},
@@ -66,6 +67,7 @@ class Reader {
             {"config", &config},
             {"symbols", &symbols},
             {"modules", &modules},
+            {"checkpoints", &checkpoints, &has_checkpoints},
             {"inputs", &inputs},
             {"input_tree", &input_tree},
             {"parameters", &parameters},
@@ -91,6 +93,13 @@ class Reader {
     read_symbols(symbols, top.at("symbols"));
     read_config(config, top.at("config"));
     each(modules, top.at("modules"), [&](Item item, const Place& place) { read_module(item, place); });
+    if (has_checkpoints)
+      each(checkpoints, top.at("checkpoints"), [&](Item item, const Place& place) {
+        Item module = item, within = item;
+        fields(item, place, {{"module", &module}, {"within", &within}});
+        std::string path = label(module, place.at("module"));
+        graph_.checkpoints.push_back({std::move(path), checkpoint(within, place.at("within"))});
+      });
     each(inputs, top.at("inputs"), [&](Item item, const Place& place) { read_plain(item, place, ValueKind::input); });
     each(parameters, top.at("parameters"), [&](Item item, const Place& place) { read_parameter(item, place); });
     each(states, top.at("states"), [&](Item item, const Place& place) { read_plain(item, place, ValueKind::state); });
@@ -571,15 +580,21 @@ class Reader {
     if (values.size() != 2) fail(place, "a variable and a value", inputs.quote());
     graph_.donations.push_back({values[0], values[1]});
   }
+  /// The place of one of the checkpoints that stand before, from 1; 0: none.
+  std::uint32_t checkpoint(Item item, const Place& place) const {
+    return static_cast<std::uint32_t>(integer(item, place, 0, static_cast<std::int64_t>(graph_.checkpoints.size())));
+  }
   void read_node(Item item, const Place& place) {
-    Item outputs = item, op = item, inputs = item, attributes = item, phase = item, origins = item;
+    Item outputs = item, op = item, inputs = item, attributes = item, phase = item, origins = item, recomputes = item;
+    bool says_recomputes = false;
     fields(item, place,
            {{"outputs", &outputs},
             {"op", &op},
             {"inputs", &inputs},
             {"attributes", &attributes},
             {"phase", &phase},
-            {"origins", &origins}});
+            {"origins", &origins},
+            {"recomputes", &recomputes, &says_recomputes}});
     const std::string operator_name = label(op, place.at("op"));
     if (operator_name == "assign") {
       each(outputs, place.at("outputs"), [&](Item result, const Place& at) { fail(at, "no result", result.quote()); });
@@ -610,7 +625,8 @@ class Reader {
     if (!known_phase) fail(place.at("phase"), "prepare, forward, backward or update", phase.quote());
     each(origins, place.at("origins"), [&](Item origin, const Place& at) {
       expect(origin, Kind::array, at);
-      if (origin.size() != 3) fail(at, "[module, file, line]", origin.quote());
+      if (origin.size() != 3 && origin.size() != 4)
+        fail(at, "[module, file, line] or [module, file, line, checkpoint]", origin.quote());
       auto it = origin.begin();
       Origin o;
       o.module = label(*it, at.at(0));
@@ -618,8 +634,10 @@ class Reader {
       o.file = label(*it, at.at(1));
       ++it;
       o.line = static_cast<std::uint32_t>(integer(*it, at.at(2), 0, std::numeric_limits<std::uint32_t>::max()));
+      if (origin.size() == 4) o.checkpoint = checkpoint(*++it, at.at(3));
       node.origins.push_back(std::move(o));
     });
+    node.recomputes = says_recomputes && boolean(recomputes, place.at("recomputes"));
     std::vector<TensorType> results;
     try {
       results = infer(*node.op, types, node.attributes);

@@ -141,6 +141,15 @@ class Writer {
       line_.text(m.arguments);
       line_.raw("}");
     });
+    if (!graph_.checkpoints.empty())
+      section("checkpoints", graph_.checkpoints, [&](const Checkpoint& c) {
+        line_.raw("{");
+        line_.key("module", true);
+        line_.text(c.module);
+        line_.key("within");
+        line_.integer(c.within);
+        line_.raw("}");
+      });
     section("inputs", graph_.inputs, [&](ValueId v) { value(v); });
     begin("input_tree");
     tree(graph_.input_tree);
@@ -385,8 +394,16 @@ class Writer {
       line_.text(o.file);
       line_.raw(", ");
       line_.integer(o.line);
+      if (o.checkpoint != 0) {
+        line_.raw(", ");
+        line_.integer(o.checkpoint);
+      }
       line_.raw("]");
     });
+    if (n.recomputes) {
+      line_.key("recomputes");
+      line_.boolean(true);
+    }
     line_.raw("}");
   }
 

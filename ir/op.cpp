@@ -287,6 +287,8 @@ Cost cost_of(const NodeView& node) {
   return cost;
 }
 
+double seconds_of(const Cost& cost) { return cost.flops * 1e-11 + cost.bytes * 1e-10; }
+
 // ---- gradients ------------------------------------------------------------------------------------------------------
 
 std::vector<ValueId> GradientBuilder::call_many(std::string_view op, std::vector<ValueId> inputs,

@@ -12,6 +12,9 @@ struct Origin {
   std::string module;  ///< "model.features.0"; empty when recorded outside of any module
   std::string file;    ///< base name only, so that emitted bytes do not depend on where the user's code lies
   std::uint32_t line = 0;
+  /// The call of a module with activation checkpointing, the innermost, that it is part of: its place in
+  /// Graph::checkpoints, from 1; 0: none.
+  std::uint32_t checkpoint = 0;
 
   /// "model.features.0 (mobilenet.cpp:18)"
   std::string to_string() const;

@@ -93,6 +93,9 @@ class Writer {
     for (const auto& [symbol, maximum] : json_["symbols"].items()) say("symbol " + symbol + " " + maximum.dump());
     for (const Json& m : json_["modules"])
       say("module " + word(m["path"]) + " " + word(m["class"]) + " " + m["arguments"].dump());
+    if (json_.contains("checkpoints"))
+      for (const Json& c : json_["checkpoints"])
+        say("checkpoint " + word(c["module"]) + (c["within"] == 0 ? "" : " within " + c["within"].dump()));
     for (const Json& v : json_["inputs"]) say("input " + value(v));
     if (json_["input_tree"] != 0) say("input_tree " + json_["input_tree"].dump());
     for (const Json& v : json_["parameters"]) {
@@ -181,12 +184,14 @@ class Writer {
         const std::string module = o[0] == "" ? "-" : word(o[0]);
         origins += (origins.empty() ? " @ " : ", ") + module;
         if (o[1] != "" || o[2] != 0) origins += " " + word(o[1]) + ":" + o[2].dump();
+        if (o.size() > 3) origins += " [" + o[3].dump() + "]";
       }
       std::string arguments = names(n["inputs"]);
       arguments.pop_back();
       if (!attributes.empty()) arguments += (n["inputs"].empty() ? "" : "; ") + attributes;
       if (n["outputs"].size() != 1) results = "(" + results + ")";
-      say("  " + results + " = " + std::string(node.op->name) + arguments + ")" + origins);
+      say("  " + results + " = " + std::string(node.op->name) + arguments + ")" +
+          (node.recomputes ? " recomputes" : "") + origins);
     }
   }
 
@@ -204,8 +209,8 @@ class Reader {
     json_ = {
         {"format", "graven.graph"}, {"version", kGraphFormatVersion}, {"name", ""}, {"stage", ""}, {"training", false},
         {"config", Json::object()}, {"symbols", Json::object()}};
-    for (const char* section : {"modules", "inputs", "parameters", "states", "hypers", "constants", "nodes", "outputs",
-                                "losses", "gradients", "donations", "clips", "optimizers"})
+    for (const char* section : {"modules", "checkpoints", "inputs", "parameters", "states", "hypers", "constants",
+                                "nodes", "outputs", "losses", "gradients", "donations", "clips", "optimizers"})
       json_[section] = Json::array();
     json_["input_tree"] = json_["output_tree"] = 0;
   }
@@ -492,6 +497,13 @@ class Reader {
       module["class"] = name("a class");
       module["arguments"] = name("the arguments, in quotes");
       add("modules", module);
+    } else if (what == "checkpoint") {
+      Json checkpoint = {{"module", name()}, {"within", 0}};
+      if (const std::string next = keyword(); next == "within")
+        checkpoint["within"] = literal();
+      else if (!next.empty())
+        fail_before(next, "'within', or the end of the line");
+      add("checkpoints", checkpoint);
     } else if (what == "input" || what == "state" || what == "hyper" || what == "sum") {
       Json value = {{"name", name()}};
       value["type"] = type();
@@ -547,9 +559,10 @@ class Reader {
       optimizer["schedule"] = no_schedule();
       add("optimizers", optimizer);
     } else {
-      fail_before(what,
-                  "a statement: graph, config, symbol, module, input, parameter, buffer, state, hyper, sum, "
-                  "constant, a phase, output, loss, gradient, donation, clip or optimizer; nodes are indented");
+      fail_before(
+          what,
+          "a statement: graph, config, symbol, module, checkpoint, input, parameter, buffer, state, hyper, sum, "
+          "constant, a phase, output, loss, gradient, donation, clip or optimizer; nodes are indented");
     }
   }
   /// An indented one: a part of an optimizer, or a node.
@@ -588,6 +601,10 @@ class Reader {
     node["attributes"] = options(')');
     expect(')');
     node["phase"] = phase_;
+    if (const std::string what = keyword(); what == "recomputes")
+      node["recomputes"] = true;
+    else if (!what.empty())
+      fail_before(what, "'recomputes', '@' or the end of the line");
     Json origins = Json::array();
     if (accept('@')) {
       do {
@@ -598,6 +615,10 @@ class Reader {
           origin[1] = name("a file");
           expect(':');
           origin[2] = literal();
+        }
+        if (accept('[')) {
+          origin.push_back(literal());
+          expect(']');
         }
         origins.push_back(origin);
       } while (accept(','));

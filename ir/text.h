@@ -19,7 +19,9 @@
 // One statement a line; a line goes on where a bracket is open. "-" is an absent input; several results stand in
 // parentheses, and so does none. What stands after "#" is a comment. Names that hold other characters than letters,
 // digits, "_", ".", "*", "/", "-" and "+", or parentheses that pair up, stand in quotes, as in JSON. A scalar program
-// is numbered: {%0, %1: %2 = mul(%0, %1) f32}.
+// is numbered: {%0, %1: %2 = mul(%0, %1) f32}. Calls of modules with activation checkpointing are listed,
+// "checkpoint model.block.mlp within 1", and an origin that belongs to one has its place in the list behind it:
+// "@ model.block.mlp mlp.cpp:8 [2]"; a node that computes again what a forward node has computed says "recomputes".
 #pragma once
 
 #include <string>

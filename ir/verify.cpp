@@ -58,6 +58,7 @@ class Verifier {
 
   void run() {
     check_values();
+    check_checkpoints();
     check_optimizers();
     check_lists();
     check_nodes();
@@ -187,6 +188,12 @@ class Verifier {
       need_range(v, "the table of constants");
       if (graph_.value(v).kind != ValueKind::constant) broken(value_text(v) + " has constant data, but is no constant");
     }
+  }
+
+  void check_checkpoints() const {
+    for (std::size_t i = 0; i < graph_.checkpoints.size(); ++i)
+      if (graph_.checkpoints[i].within > i)
+        broken("checkpoint " + std::to_string(i + 1) + " is within one that does not stand before it");
   }
 
   void check_optimizers() {
@@ -362,6 +369,12 @@ class Verifier {
       }
       check_types(n);
       check_hypers_read(n);
+      if (node.recomputes && node.phase != Phase::backward)
+        broken(node_text(n) + " computes something again in the " + std::string(ir::name(node.phase)) + " phase");
+      for (const Origin& o : node.origins)
+        if (o.checkpoint > graph_.checkpoints.size())
+          broken(node_text(n) + " comes from checkpoint " + std::to_string(o.checkpoint) + " of " +
+                 std::to_string(graph_.checkpoints.size()));
       for (ValueId v : node.outputs) {
         need_range_in_node(v, n);
         if (graph_.value(v).kind != ValueKind::node)

@@ -133,7 +133,10 @@ void add_emit(CLI::App& app, int& status) {
   command->add_option("--dump", o->emit.passes.dump_directory, "Write the graph after every pass into this folder")
       ->type_name("FOLDER");
   command
-      ->add_option("--memory-budget", o->memory_budget, "Bytes that the arena may take; more is an error (0: no limit)")
+      ->add_option(
+          "--memory-budget", o->memory_budget,
+          "Bytes that the arena may take; activations are recomputed so that it does not take more, which is else an "
+          "error (0: no limit)")
       ->type_name("BYTES")
       ->check(whole_number(0, std::int64_t{1} << 60));
   command

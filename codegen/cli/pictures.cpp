@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
+#include <tuple>
+#include <vector>
 
+#include "codegen/plan/summary.h"
 #include "ir/analysis.h"
 #include "ir/op.h"
 
@@ -155,10 +159,11 @@ std::string graph_picture(const ir::Graph& graph) {
   return out + "}\n";
 }
 
-std::string memory_picture(const ir::Graph& graph, const Plan& plan) {
+std::string memory_picture(const ir::Graph& graph, const Plan& plan, std::int64_t before) {
   constexpr double kWidth = 1200, kHeight = 520, kLeft = 90, kTop = 50, kBottom = 40;
   const double steps = std::max<double>(1, static_cast<double>(plan.steps.size()));
-  const double top_bytes = std::max<double>(1, static_cast<double>(std::max(plan.arena_bytes(), plan.lower_bound())));
+  const double top_bytes =
+      std::max<double>(1, static_cast<double>(std::max({plan.arena_bytes(), plan.lower_bound(), before})));
   auto x = [&](double step) { return kLeft + step / steps * (kWidth - kLeft - 20); };
   auto y = [&](double bytes) { return kHeight - kBottom - bytes / top_bytes * (kHeight - kTop - kBottom); };
   std::string out = fmt::format(
@@ -173,6 +178,21 @@ std::string memory_picture(const ir::Graph& graph, const Plan& plan) {
       kLeft, xml_escape(graph.name), human_bytes(plan.arena_bytes()), human_bytes(plan.lower_bound()),
       plan.lower_bound() ? static_cast<double>(plan.arena_bytes()) / static_cast<double>(plan.lower_bound()) : 1.0,
       human_bytes(plan.without_reuse()), plan.buffers.size(), plan.steps.size());
+  const Recomputation again = recomputation_of(graph, plan);
+  if (again.steps > 0) {
+    out += fmt::format(
+        "<text x=\"{}\" y=\"38\">hatched: computed again in backward, {} steps, {:.3f} MFLOP, {:.1f}% longer by "
+        "estimate{}</text>\n",
+        kLeft, again.steps, again.flops * 1e-6, again.slowdown * 100,
+        before > 0 ? "; the arena takes " + human_bytes(before) + " without" : std::string());
+    out +=
+        "<defs><pattern id=\"again\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><path d=\"M0 6L6 0\" "
+        "stroke=\"#ffffff\" stroke-width=\"1.5\"/></pattern></defs>\n";
+  }
+  ir::ByValue<bool> is_again;
+  for (const ir::Node& node : graph.nodes)
+    if (node.recomputes)
+      for (const ir::ValueId v : node.outputs) is_again[v] = true;
   // Bands behind the buffers: where backward and update begin.
   for (std::size_t s = 0; s < plan.steps.size();) {
     const ir::Phase phase = graph.nodes[at(plan.steps[s].node)].phase;
@@ -200,6 +220,11 @@ std::string memory_picture(const ir::Graph& graph, const Plan& plan) {
         "stroke-width=\"0.5\"><title>{}</title></rect>\n",
         x0, y0, x1 - x0, std::max(0.5, y1 - y0), kColours[i % std::size(kColours)], b.values.empty() ? "0.35" : "0.8",
         xml_escape(hover));
+    if (std::any_of(b.values.begin(), b.values.end(), std::cref(is_again)))
+      out += fmt::format(
+          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"url(#again)\" "
+          "pointer-events=\"none\"/>\n",
+          x0, y0, x1 - x0, std::max(0.5, y1 - y0));
     if (x1 - x0 > 60 && y1 - y0 > 12) {
       const std::size_t fits = static_cast<std::size_t>((x1 - x0 - 6) / 6.2);
       std::string label = b.name + "  " + human_bytes(b.bytes);
@@ -208,9 +233,10 @@ std::string memory_picture(const ir::Graph& graph, const Plan& plan) {
                          xml_escape(label));
     }
   }
-  for (const auto& [bytes, label, dash] :
-       {std::tuple<std::int64_t, const char*, const char*>{plan.arena_bytes(), "arena", ""},
-        {plan.lower_bound(), "bound", " stroke-dasharray=\"4 3\""}}) {
+  std::vector<std::tuple<std::int64_t, const char*, const char*>> lines{
+      {plan.arena_bytes(), "arena", ""}, {plan.lower_bound(), "bound", " stroke-dasharray=\"4 3\""}};
+  if (before > 0) lines.emplace_back(before, "before", " stroke-dasharray=\"1 3\"");
+  for (const auto& [bytes, label, dash] : lines) {
     out += fmt::format("<line x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#303030\"{3}/>\n", kLeft,
                        kWidth - 20, y(static_cast<double>(bytes)), dash);
     out += fmt::format("<text x=\"4\" y=\"{:.1f}\">{} {}</text>\n", y(static_cast<double>(bytes)) + (*dash ? 14 : 4),

@@ -18,6 +18,7 @@ std::string graph_picture(const ir::Graph& graph);
 
 /// Steps from left to right, arena offsets from bottom to top, one rectangle a buffer from its first to its last step.
 /// Hovering over one shows its values, shape, bytes and live range. The peak and the lower bound are drawn as lines.
-std::string memory_picture(const ir::Graph& graph, const Plan& plan);
+/// What is computed again is hatched; `before` is the arena without that, another line, and 0 where there is none.
+std::string memory_picture(const ir::Graph& graph, const Plan& plan, std::int64_t before = 0);
 
 }  // namespace graven::codegen

@@ -104,7 +104,14 @@ int show(const ShowArguments& o) {
     ir::finish_passes(graph, passes);
     const codegen::Plan plan = codegen::make_plan(graph, target, o.evaluation);
     if (o.format == "memory") {
-      write_text(o.output, codegen::memory_picture(graph, plan));
+      std::int64_t before = 0;
+      if (codegen::recomputation_of(graph, plan).steps > 0 && given.stage == "trace") {
+        ir::Graph whole = given;
+        passes.disabled.emplace_back("recompute_activations");
+        ir::finish_passes(whole, passes);
+        before = codegen::make_plan(whole, target).arena_bytes;
+      }
+      write_text(o.output, codegen::memory_picture(graph, plan, before));
       return 0;
     }
     std::string text = codegen::memory_table(graph, plan);

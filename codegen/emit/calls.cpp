@@ -424,6 +424,7 @@ class Writer {
     if (step.workspace >= 0) call.workspace = workspace_of(step);
     call.description = describe_node(graph_, n);
     call.types = types(step);
+    call.recomputes = n.recomputes;
     out_.phases[n.phase].push_back(std::move(call));
   }
 

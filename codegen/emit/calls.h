@@ -29,6 +29,7 @@ struct Call {
   std::vector<Code> after;           ///< statements
   std::set<std::string> headers;     ///< "kernels/cpu/linear.h"
   bool is_copy = false;              ///< of a result, by no kernel
+  bool recomputes = false;           ///< it computes again what forward has computed (ir::Node::recomputes)
   bool uses_functor = false;         ///< of functors.h
   std::set<Pointer> written;         ///< what it writes through
   std::optional<Pointer> workspace;  ///< the argument that is scratch memory

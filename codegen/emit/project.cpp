@@ -194,6 +194,15 @@ void ask_for_update_in_backward(ir::Graph& graph) {
   graph.config[std::string(ir::kUpdateInBackward)] = true;
 }
 
+/// Whether the graph is at this pass, or behind it.
+bool went_through(const ir::Graph& graph, std::string_view pass) {
+  const auto passes = ir::pipeline();
+  const auto place = [&](std::string_view name) {
+    return std::find_if(passes.begin(), passes.end(), [&](const ir::Pass& p) { return p.name == name; });
+  };
+  return graph.stage != "trace" && place(graph.stage) >= place(pass);
+}
+
 void note_extent(const Extent& extent, const EmitOptions& options, EmitReport& report) {
   if (extent.recorded && !extent.reduced) return;
   std::string sizes;
@@ -223,6 +232,8 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   require_one_stream(target_named(options.target));
   require_passes_to_come(traced, options);
   if (options.update_in_backward) ask_for_update_in_backward(p.graph);
+  if (options.memory_budget > 0 && !p.graph.losses.empty() && !went_through(p.graph, "recompute_activations"))
+    p.graph.config[std::string(ir::kMemoryBudget)] = options.memory_budget;
   record_options(p.graph, options);  // first: dumps can be emitted likewise
   report.passes = finish_passes(p.graph, options);
 

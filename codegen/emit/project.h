@@ -43,7 +43,8 @@ struct EmitOptions {
   /// Bytes of memory that recording may take, which go with the time that it takes. Symbols stand for less where that
   /// is not enough; where even that is not, or where this is 0, nothing is recorded, and the report says so.
   std::int64_t selftest = std::int64_t{4} << 30;
-  /// Bytes that the arena may take; 0: no limit. Beyond it emission is a user error, and so is compiling.
+  /// Bytes that the arena may take; 0: no limit. What a training graph that has passes to come would keep beyond it is
+  /// computed again, as for nn::GraphBase::memory_budget; else it is a user error, and so is compiling then.
   std::int64_t memory_budget = 0;
   int threads = 0;  ///< default of --threads; 0: all processors. Programs for a device have no such option
   /// As nn::GraphBase::update_in_backward; user error for a graph that has been through its passes.

@@ -890,7 +890,12 @@ class Builder {
       }
       std::vector<std::string> modules;  // the owner's, and those whose operators its calls took in
       const std::string owner = list[i].owner();
-      for (; i < end && list[i].owner() == owner && !list[i].is_block(); ++i) {
+      // What is computed again is one group, of whatever modules.
+      const bool again = list[i].recomputes;
+      const auto belongs = [&](const Call& call) {
+        return !call.is_block() && call.recomputes == again && (again || call.owner() == owner);
+      };
+      for (; i < end && belongs(list[i]); ++i) {
         for (const std::string& m : list[i].modules) {
           const bool encloses = owner != m && ir::is_within(owner, m);
           if (!encloses && std::find(modules.begin(), modules.end(), m) == modules.end()) modules.push_back(m);
@@ -905,7 +910,10 @@ class Builder {
         else
           modules.resize(kModulesPerBanner), modules.emplace_back("...");
       }
-      group.banner = modules.empty() ? std::string() : rule("-", comment_text(ir::braced(modules)));
+      if (again)
+        group.banner = rule("-", "recompute " + comment_text(ir::braced(modules)) + ": not kept, to save memory");
+      else
+        group.banner = modules.empty() ? std::string() : rule("-", comment_text(ir::braced(modules)));
       result.push_back(std::move(group));
     }
     return result;

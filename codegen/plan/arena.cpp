@@ -19,6 +19,9 @@ using Order = std::vector<std::int32_t>;
 /// Pairs looked at by one placement by gaps, and by all of the search, at the most.
 constexpr std::int64_t kPairsPerPlacement = 20'000'000, kPairsOfSearch = 40'000'000;
 
+/// Turns of the search; and of one that goes on as long as it helps, those without a gain that end it.
+constexpr std::int64_t kMostTurns = 3000, kTurnsWithoutGain = 20'000;
+
 Order identity(std::span<const Buffer> buffers) {
   Order order;
   for (std::size_t i = 0; i < buffers.size(); ++i)
@@ -261,7 +264,7 @@ std::int64_t arena_lower_bound(std::span<const Buffer> buffers) {
   return most;
 }
 
-std::int64_t place_buffers(std::span<Buffer> buffers) {
+std::int64_t place_buffers(std::span<Buffer> buffers, bool compress) {
   const std::int64_t bound = arena_lower_bound(buffers);
   Offsets best;
   std::int64_t best_peak = -1;
@@ -310,8 +313,12 @@ std::int64_t place_buffers(std::span<Buffer> buffers) {
     // Buffers that reach above the bound move to the front of the order, or swap with a random earlier one; what helps
     // is kept.
     const std::int64_t turns = std::min<std::int64_t>(
-        3000,
+        kMostTurns,
         kPairsOfSearch / std::max<std::int64_t>(1, neighbours.count() + static_cast<std::int64_t>(order.size()) * 4));
+    std::int64_t last_gain = 0;
+    const auto goes_on = [&](std::int64_t turn) {
+      return compress ? turn < last_gain + kTurnsWithoutGain : turn < turns;
+    };
     std::uint64_t random = 0x9e3779b97f4a7c15u;
     auto draw = [&](std::size_t below) {
       random ^= random << 13, random ^= random >> 7, random ^= random << 17;
@@ -319,8 +326,9 @@ std::int64_t place_buffers(std::span<Buffer> buffers) {
     };
     Offsets current = in_gaps(buffers, order, neighbours, false);
     std::int64_t current_peak = peak_of(buffers, current);
-    const std::int64_t enough = bound + bound / 256;  // what the search would still gain is not worth its time
-    for (std::int64_t turn = 0; turn < turns && best_peak > enough; ++turn) {
+    // What the search would still gain is not worth its time, unless it was asked for.
+    const std::int64_t enough = compress ? bound : bound + bound / 256;
+    for (std::int64_t turn = 0; goes_on(turn) && best_peak > enough; ++turn) {
       Order changed = order;
       std::vector<std::size_t> above;
       for (std::size_t k = 0; k < changed.size(); ++k)
@@ -339,7 +347,7 @@ std::int64_t place_buffers(std::span<Buffer> buffers) {
       order = std::move(changed);
       current = std::move(offsets);
       current_peak = peak;
-      offer(current);
+      if (offer(current)) last_gain = turn;
     }
   }
   for (std::size_t i = 0; i < buffers.size(); ++i) buffers[i].offset = best.empty() ? 0 : best[i];

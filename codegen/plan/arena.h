@@ -19,6 +19,7 @@ namespace graven::codegen {
 std::int64_t arena_lower_bound(std::span<const Buffer> buffers);
 
 /// Sets the offsets, returns the peak. `bytes` are multiples of the alignment; buffers of zero bytes get offset 0.
-std::int64_t place_buffers(std::span<Buffer> buffers);
+/// `compress`: the search goes on until the peak is the lower bound, or many turns have not lowered it.
+std::int64_t place_buffers(std::span<Buffer> buffers, bool compress = false);
 
 }  // namespace graven::codegen

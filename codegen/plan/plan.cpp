@@ -148,7 +148,7 @@ void find_last_reads(const ir::Graph& graph, const Storage& storage, Plan& plan)
 }
 
 /// Places the buffers of each memory space in its arena.
-void place_in_arenas(Plan& plan) {
+void place_in_arenas(Plan& plan, bool compress) {
   plan.arenas.resize(plan.target->passes.spaces.size());
   for (std::size_t space = 0; space < plan.arenas.size(); ++space) {
     std::vector<Buffer> own;
@@ -156,7 +156,7 @@ void place_in_arenas(Plan& plan) {
       if (at(b.space) == space) own.push_back(b);
     Arena& arena = plan.arenas[space];
     arena.lower_bound = arena_lower_bound(own);
-    arena.bytes = place_buffers(own);
+    arena.bytes = place_buffers(own, compress);
     auto placed = own.begin();
     for (Buffer& b : plan.buffers) {
       if (at(b.space) != space) continue;
@@ -167,6 +167,10 @@ void place_in_arenas(Plan& plan) {
 }
 
 }  // namespace
+
+std::int64_t planned_arena_bytes(const ir::Graph& graph, const ir::TargetTraits& target) {
+  return make_plan(graph, target_named(target.name)).arena_bytes();
+}
 
 Plan make_plan(const ir::Graph& graph, const Target& target, bool keep_results) {
   Plan plan;
@@ -209,7 +213,7 @@ Plan make_plan(const ir::Graph& graph, const Target& target, bool keep_results) 
     if (p.home == Home::output) p.buffer = storage.output[v];
     if (p.home == Home::gradient) p.parameter = storage.parameter[v];
   }
-  place_in_arenas(plan);
+  place_in_arenas(plan, graph.flag(ir::kCompressMemory));
   return plan;
 }
 

@@ -107,6 +107,9 @@ struct Plan {
 /// `keep_results`: see Plan::keeps_results; the results of a training graph always stay.
 Plan make_plan(const ir::Graph& graph, const Target& target = target_named({}), bool keep_results = false);
 
+/// The arena that make_plan() gives a graph, for passes (ir::TargetTraits::arena_bytes).
+std::int64_t planned_arena_bytes(const ir::Graph& graph, const ir::TargetTraits& target);
+
 /// The value whose memory `value` lives in: itself unless it is an alias.
 inline ir::ValueId root(const Plan& plan, ir::ValueId value) {
   const Placement& p = plan.placements[at(value)];

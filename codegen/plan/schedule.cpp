@@ -1,6 +1,7 @@
 #include "codegen/plan/schedule.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <queue>
 #include <set>
@@ -207,6 +208,45 @@ std::vector<NodeId> depth_first(const Segment& segment, const Traffic& traffic) 
 
 }  // namespace
 
+namespace {
+
+/// What is computed again for a gradient, and what is made of that alone, a transposed copy, waits for what that
+/// gradient's node waits for: begun earlier, it would be kept instead.
+void hold_back_recomputation(const ir::Graph& graph, std::vector<std::vector<NodeId>>& before) {
+  std::vector<NodeId> maker(graph.values.size(), -1), first_reader(graph.nodes.size(), -1);
+  std::vector<bool> is_held(graph.nodes.size(), false);
+  bool any = false;
+  const auto maker_of = [&](ValueId v) { return v == ir::kNone ? -1 : maker[at(v)]; };
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const ir::Node& node = graph.nodes[n];
+    bool from_copies = false, from_others = false;
+    for (const ValueId v : node.inputs)
+      if (const NodeId m = maker_of(v); m >= 0 && graph.nodes[at(m)].phase == node.phase)
+        (is_held[at(m)] ? from_copies : from_others) = true;
+    is_held[n] = node.recomputes || (from_copies && !from_others && node.phase == ir::Phase::backward);
+    any = any || is_held[n];
+    for (const ValueId v : node.outputs) maker[at(v)] = static_cast<NodeId>(n);
+  }
+  if (!any) return;
+  for (std::size_t n = graph.nodes.size(); n-- > 0;) {
+    // The gradient's node that asks for it, itself or through others that are held, the first in the program.
+    const NodeId reader = is_held[n] ? first_reader[n] : static_cast<NodeId>(n);
+    if (reader < 0) continue;
+    for (const ValueId v : graph.nodes[n].inputs)
+      if (const NodeId m = maker_of(v); m >= 0 && is_held[at(m)])
+        if (NodeId& first = first_reader[at(m)]; first < 0 || reader < first) first = reader;
+  }
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (!is_held[n] || first_reader[n] < 0) continue;
+    for (const ValueId v : graph.nodes[at(first_reader[n])].inputs)
+      if (const NodeId m = maker_of(v);
+          m >= 0 && m < static_cast<NodeId>(n) && !is_held[at(m)] && graph.nodes[at(m)].phase == graph.nodes[n].phase)
+        before[n].push_back(m);
+  }
+}
+
+}  // namespace
+
 std::vector<std::vector<NodeId>> dependencies(const ir::Graph& graph, const Storage& storage) {
   std::vector<std::vector<NodeId>> before(graph.nodes.size());
   std::vector<NodeId> writer(graph.values.size(), -1);            // by root: the last to write it
@@ -232,6 +272,10 @@ std::vector<std::vector<NodeId>> dependencies(const ir::Graph& graph, const Stor
         writer[at(r)] = static_cast<NodeId>(n);
         if (r != v) readers[at(r)].clear();
       }
+  }
+  hold_back_recomputation(graph, before);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    std::vector<NodeId>& list = before[n];
     std::sort(list.begin(), list.end());
     list.erase(std::unique(list.begin(), list.end()), list.end());
     if (!list.empty() && list.back() == static_cast<NodeId>(n)) list.pop_back();
@@ -364,7 +408,85 @@ std::vector<NodeId> closest(const Segment& segment, const Traffic& traffic, cons
 
 }  // namespace
 
+namespace {
+
+enum class Straighten : std::uint8_t { memory_first, disable, speed_first, overlap, delay_short };  // kStraightenModes
+
+Straighten straighten_mode(const ir::Graph& graph) {
+  const std::string mode = graph.text(ir::kStraightenAlgorithm);
+  if (mode.empty()) return Straighten::memory_first;
+  const auto* const found = std::find(std::begin(ir::kStraightenModes), std::end(ir::kStraightenModes), mode);
+  if (found == std::end(ir::kStraightenModes)) {
+    std::string modes;
+    for (const std::string_view m : ir::kStraightenModes) modes.append(modes.empty() ? "" : ", ").append(m);
+    throw UserError("config." + std::string(ir::kStraightenAlgorithm) + ": expected one of " + modes + ", found " +
+                    mode.substr(0, 100));
+  }
+  return static_cast<Straighten>(found - std::begin(ir::kStraightenModes));
+}
+
+/// Of the nodes that are ready, that one which has the smallest key; `key_of` is asked when a node becomes ready, with
+/// how many have run. `backwards`: the order is made from its end, so that nodes are ready when all that needs them is
+/// placed.
+template <class KeyOf>
+std::vector<NodeId> by_key(const Segment& segment, bool backwards, const KeyOf& key_of) {
+  const auto& waits_for = backwards ? segment.after : segment.before;
+  const auto& frees = backwards ? segment.before : segment.after;
+  using Key = decltype(key_of(NodeId{}, std::size_t{}));
+  using Entry = std::pair<Key, NodeId>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+  std::vector<std::size_t> waiting(segment.size());
+  const auto offer = [&](NodeId n, std::size_t done) { ready.emplace(key_of(n, done), backwards ? -n : n); };
+  for (std::size_t i = 0; i < segment.size(); ++i) {
+    waiting[i] = waits_for[i].size();
+    if (waiting[i] == 0) offer(segment.begin + static_cast<NodeId>(i), 0);
+  }
+  std::vector<NodeId> order;
+  order.reserve(segment.size());
+  while (!ready.empty()) {
+    const NodeId n = backwards ? -ready.top().second : ready.top().second;
+    ready.pop();
+    order.push_back(n);
+    for (const NodeId next : frees[at(n - segment.begin)])
+      if (--waiting[at(next - segment.begin)] == 0) offer(next, order.size());
+  }
+  if (backwards) std::reverse(order.begin(), order.end());
+  return order;
+}
+
+/// The order of a mode that does not look at memory.
+std::vector<NodeId> straightened(const Segment& segment, const ir::Graph& graph, Straighten mode) {
+  std::vector<double> seconds(segment.size());
+  double all = 0;
+  for (std::size_t i = 0; i < segment.size(); ++i)
+    all += seconds[i] = ir::seconds_of(ir::cost_of({graph, graph.nodes[at(segment.begin) + i]}));
+  switch (mode) {
+    case Straighten::speed_first:
+      return by_key(segment, false, [](NodeId, std::size_t done) { return -static_cast<std::int64_t>(done); });
+    case Straighten::overlap: {
+      std::vector<double> chain = seconds;  // to the end of the phase
+      for (std::size_t i = segment.size(); i-- > 0;)
+        for (const NodeId next : segment.after[i])
+          chain[i] = std::max(chain[i], seconds[i] + chain[at(next - segment.begin)]);
+      return by_key(segment, false, [&](NodeId n, std::size_t) { return -chain[at(n - segment.begin)]; });
+    }
+    case Straighten::delay_short: {
+      const double short_work = all / static_cast<double>(segment.size()) / 10;
+      return by_key(segment, true, [&](NodeId n, std::size_t) { return seconds[at(n - segment.begin)] > short_work; });
+    }
+    case Straighten::memory_first:
+    case Straighten::disable:
+      break;
+  }
+  std::vector<NodeId> traced(segment.size());
+  std::iota(traced.begin(), traced.end(), segment.begin);
+  return traced;
+}
+
+}  // namespace
+
 std::vector<NodeId> schedule(const ir::Graph& graph, const Storage& storage, const std::vector<ir::KernelCall>& calls) {
+  const Straighten mode = straighten_mode(graph);
   const Traffic traffic(graph, storage, calls);
   const auto before = dependencies(graph, storage);
   std::vector<std::int32_t> left(graph.values.size(), 0);
@@ -389,6 +511,12 @@ std::vector<NodeId> schedule(const ir::Graph& graph, const Storage& storage, con
         segment.before[at(n - segment.begin)].push_back(b);
         segment.after[at(b - segment.begin)].push_back(n);
       }
+    }
+    if (mode != Straighten::memory_first) {
+      const std::vector<NodeId> straight = straightened(segment, graph, mode);
+      GRAVEN_CHECK(straight.size() == segment.size(), "the graph has a cycle");
+      order.insert(order.end(), straight.begin(), straight.end());
+      continue;
     }
     std::vector<std::int32_t> after = left;
     const Use traced_use = use_of(traced, traffic, after);

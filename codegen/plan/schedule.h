@@ -13,12 +13,13 @@
 
 namespace graven::codegen {
 
-/// Node indices in the order of execution, phases in order. `calls` are the nodes' kernels.
+/// Node indices in the order of execution, phases in order. `calls` are the nodes' kernels. Graph::config may ask for
+/// another order (ir::kStraightenAlgorithm); user error when that is none of ir::kStraightenModes.
 std::vector<ir::NodeId> schedule(const ir::Graph& graph, const Storage& storage,
                                  const std::vector<ir::KernelCall>& calls);
 
-/// For each node, the nodes that must run before it: producers of its inputs, and whoever reads or writes memory that
-/// it overwrites.
+/// For each node, the nodes that must run before it: producers of its inputs, whoever reads or writes memory that it
+/// overwrites, and for what computes something again (ir::Node::recomputes) what its first reader waits for.
 std::vector<std::vector<ir::NodeId>> dependencies(const ir::Graph& graph, const Storage& storage);
 
 }  // namespace graven::codegen

@@ -45,7 +45,44 @@ std::string arenas_text(const Plan& plan, const char* pattern) {
   return out;
 }
 
+/// What of the work is done again, and what is kept: nothing of a graph that has no backward.
+std::string recomputation_text(const ir::Graph& graph, const Plan& plan) {
+  const std::int64_t kept = kept_bytes(graph, plan);
+  if (kept == 0) return {};
+  std::string out = fmt::format("kept for backward {} bytes", kept);
+  if (const std::int64_t budget = graph.count(ir::kMemoryBudget); budget > 0)
+    out += fmt::format(", memory budget {} bytes", budget);
+  if (const Recomputation again = recomputation_of(graph, plan); again.steps > 0)
+    out += fmt::format("; recomputed: {} steps, {:.3f} MFLOP and {:.3f} MB, {:.1f}% longer by estimate", again.steps,
+                       again.flops * 1e-6, again.bytes * 1e-6, again.slowdown * 100);
+  return out + "\n";
+}
+
 }  // namespace
+
+Recomputation recomputation_of(const ir::Graph& graph, const Plan& plan) {
+  Recomputation again;
+  double all = 0, own = 0;
+  for (const Step& step : plan.steps) {
+    const double seconds = ir::seconds_of(step.cost);
+    all += seconds;
+    if (!graph.nodes[at(step.node)].recomputes) continue;
+    own += seconds;
+    if (!step.call.name.empty()) ++again.steps;
+    again.flops += step.cost.flops;
+    again.bytes += step.cost.bytes;
+  }
+  if (all > own) again.slowdown = own / (all - own);
+  return again;
+}
+
+std::int64_t kept_bytes(const ir::Graph& graph, const Plan& plan) {
+  const auto phase = [&](std::int32_t step) { return graph.nodes[at(plan.steps[at(step)].node)].phase; };
+  std::int64_t bytes = 0;
+  for (const Buffer& b : plan.buffers)
+    if (phase(b.first) <= ir::Phase::forward && phase(b.last) == ir::Phase::backward) bytes += b.bytes;
+  return bytes;
+}
 
 std::string memory_summary(const ir::Graph& graph, const Plan& plan) {
   std::int64_t parameters = 0, values = 0, buffers = 0, states = 0;
@@ -80,12 +117,13 @@ std::string memory_summary(const ir::Graph& graph, const Plan& plan) {
       if (at(step.stream) == t) ++steps, waits += step.waits.size();
     out += fmt::format("stream {}: {} steps, {} waits\n", streams[t], steps, waits);
   }
-  return out;
+  return out + recomputation_text(graph, plan);
 }
 
 std::string memory_table(const ir::Graph& graph, const Plan& plan) {
   std::string out =
       arenas_text(plan, "arena{of} {bytes}  lower bound {bound}  ratio {ratio:.3f}  without reuse {without_reuse}\n");
+  out += recomputation_text(graph, plan);
   out += fmt::format("{:>12} {:>12} {:>6} {:>6}  {}\n", "offset", "bytes", "first", "last", "buffer");
   for (const Buffer& b : plan.buffers) {
     std::string values;

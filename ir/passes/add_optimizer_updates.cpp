@@ -71,6 +71,10 @@ void add_group(Graph& graph, const OptimizerKind& kind, const ParameterGroup& gr
     std::vector<ValueId> parameters;
     for (ValueId p : group.parameters)
       if (graph.type(p).dtype == dtype && gradient_of.count(p)) parameters.push_back(p);
+    if (graph.flag(kNoModelUpdateFusion)) {
+      for (const ValueId p : parameters) add_update(graph, kind, group, index, step, {p}, gradient_of, changed);
+      continue;
+    }
     if (!parameters.empty()) add_update(graph, kind, group, index, step, parameters, gradient_of, changed);
   }
 }

@@ -85,12 +85,13 @@ class ElementwiseFuser {
   void place(std::size_t n) {
     const Node& node = graph_.nodes[n];
     if (!is_elementwise(node)) return;
-    if (try_join(n)) return;
+    const bool alone = casts_or_scales(graph_, uses_, node) && graph_.flag(kNoCastScaleFusion);
+    if (!alone && try_join(n)) return;
     Group group;
     if (!fits(node, group.dtype, false)) return;
     add(group, n);
     if (group.inputs.empty() || group.inputs.size() > kMostInputs) return;
-    member_of_[n] = {n};
+    if (!alone) member_of_[n] = {n};
     groups_[n] = std::move(group);
   }
 

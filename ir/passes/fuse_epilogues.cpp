@@ -108,6 +108,7 @@ class EpilogueFuser {
       if (!is_elementwise(next) || next.phase != node.phase || graph_.type(next.outputs[0]) != type) break;
       Draft attempt = draft;
       if (!absorb(attempt, at(reader), y, current, type, 0)) break;
+      if (next.is(kAdd) && attempt.residual != draft.residual && graph_.flag(kNoAddToOutputFusion)) break;
       draft = std::move(attempt);
       current = draft.next() - 1;
       y = next.outputs[0];
@@ -169,6 +170,7 @@ class EpilogueFuser {
   bool absorb(Draft& draft, std::size_t n, ValueId y, std::int32_t current, const TensorType& type, int depth) const {
     const Node& node = graph_.nodes[n];
     if (depth > kMostDepth || draft.program.steps.size() >= kMostEpilogueSteps) return false;
+    if (casts_or_scales(graph_, uses_, node) && graph_.flag(kNoCastScaleFusion)) return false;
     const DType result = graph_.type(node.outputs[0]).dtype;
     if (result != type.dtype && result != DType::boolean) return false;
     ScalarProgram::Step step = step_of(graph_, node);

@@ -1,5 +1,5 @@
 // Computes equal things once: of nodes with the same operator, inputs and attributes the first stays. Operands of
-// commutative operators may stand in any order.
+// commutative operators may stand in any order. What is there to be computed again is equal to nothing.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -77,7 +77,7 @@ void merge_common_subexpressions(Graph& graph, const PassOptions&) {
   seen.reserve(rewriter.old().size());
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
-    if (node.op->random) {
+    if (node.op->random || node.recomputes) {
       rewriter.keep(std::move(node));
       continue;
     }

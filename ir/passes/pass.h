@@ -3,6 +3,7 @@
 // Timing, dumping, verifying and logging live in run_passes, once.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -14,6 +15,8 @@
 #include "ir/ops.h"
 
 namespace graven::ir {
+
+struct KernelCall;
 
 /// Where a node's kernel runs, and where what it reads and writes lies.
 struct Place {
@@ -37,6 +40,10 @@ struct TargetTraits {
   std::span<const std::string_view> streams = kStream;
   /// nullptr: all in the first ones. Of a copy the stream counts, for it may read another space than it writes.
   Place (*place)(const NodeView& node) = nullptr;
+  /// The kernel that a node becomes; nullptr: nobody says, and none works in place or in memory of its own.
+  KernelCall (*lower)(const NodeView& node) = nullptr;
+  /// Bytes of the arena of a graph that has been through all passes; nullptr: nobody plans, an estimate has to do.
+  std::int64_t (*arena_bytes)(const Graph& graph, const TargetTraits& target) = nullptr;
 };
 
 /// The place of a node: its target's, but what prepares weights does so in the first ones, and what changes variables

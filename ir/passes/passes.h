@@ -25,6 +25,8 @@ bool clips_gradients(const Graph& graph);
 /// The dtype that the graph asks to compute in where it may (kAmp); none: it does not. User error where that is no half
 /// type.
 std::optional<DType> amp_dtype(const Graph& graph);
+/// Whether the graph asks for recomputation, by modules or a memory budget, and has a backward phase.
+bool recomputes_activations(const Graph& graph);
 
 /// Whether the graph asks for update_in_backward and has an update.
 bool updates_in_backward(const Graph& graph);

@@ -38,7 +38,17 @@ bool inference(const Graph& graph, const PassOptions&) { return is_inference(gra
 bool changes_variables(const Graph& graph, const PassOptions&) { return !graph.donations.empty(); }
 bool has_places(const Graph&, const PassOptions& options) { return options.target->place != nullptr; }
 bool wants_mixed_precision(const Graph& graph, const PassOptions&) { return amp_dtype(graph).has_value(); }
+bool wants_recomputation(const Graph& graph, const PassOptions&) {
+  return recomputes_activations(graph) &&
+         std::none_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return n.recomputes; });
+}
 bool wants_update_in_backward(const Graph& graph, const PassOptions&) { return updates_in_backward(graph); }
+bool may_fuse_updates(const Graph& graph, const PassOptions& options) {
+  return wants_update_in_backward(graph, options) && !graph.flag(kNoModelUpdateFusion);
+}
+bool may_fuse_clipping(const Graph& graph, const PassOptions& options) {
+  return has_update(graph, options) && !graph.flag(kNoModelUpdateFusion);
+}
 
 /// Of the passes for one target.
 constexpr std::string_view kCpu = kHost.name, kAll = {};

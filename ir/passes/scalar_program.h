@@ -6,8 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "ir/analysis.h"
 #include "ir/graph.h"
 #include "ir/op.h"
+#include "ir/ops.h"
 
 namespace graven::ir {
 
@@ -24,6 +26,15 @@ inline ScalarProgram::Step step_of(const Graph& graph, const Node& node) {
 /// A node that computes element by element, from at least one tensor.
 inline bool is_elementwise(const Node& node) {
   return node.op->elementwise() && !node.inputs.empty() && node.outputs.size() == 1;
+}
+
+/// A conversion to another dtype, or a multiplication by a number: what kNoCastScaleFusion keeps apart.
+inline bool casts_or_scales(const Graph& graph, const Uses& uses, const Node& node) {
+  const auto is_number = [&](ValueId v) {
+    const Node* const maker = uses.maker(graph, v);
+    return maker != nullptr && maker->is(kFull);
+  };
+  return node.is(kCast) || (node.is(kMul) && (is_number(node.inputs[0]) || is_number(node.inputs[1])));
 }
 
 }  // namespace graven::ir

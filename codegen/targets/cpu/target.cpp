@@ -1,5 +1,6 @@
 #include "codegen/targets/cpu/target.h"
 
+#include "codegen/plan/plan.h"
 #include "codegen/targets/cpu/kernels.h"
 
 namespace graven::codegen {
@@ -8,6 +9,8 @@ namespace {
 
 Target make_cpu_target() {
   Target target{.passes = ir::kHost, .title = "the CPU", .lower = lower_for_cpu, .style = {}};
+  target.passes.lower = lower_for_cpu;
+  target.passes.arena_bytes = planned_arena_bytes;
   target.constants_in_code = true;
   TargetStyle& style = target.style;
   style.calls.release = "release({data}, {count});";

@@ -1,5 +1,6 @@
 #include "codegen/targets/cuda/target.h"
 
+#include "codegen/plan/plan.h"
 #include "codegen/targets/cuda/kernels.h"
 
 namespace graven::codegen {
@@ -11,7 +12,11 @@ constexpr ir::DType kImages[] = {ir::DType::f32, ir::DType::f64, ir::DType::f16,
                                  ir::DType::u8,  ir::DType::i32, ir::DType::i64, ir::DType::boolean};
 
 Target make_cuda_target() {
-  Target target{.passes = {.name = "cuda", .epilogues = kEpilogues, .channels_last = kImages},
+  Target target{.passes = {.name = "cuda",
+                           .epilogues = kEpilogues,
+                           .channels_last = kImages,
+                           .lower = lower_for_cuda,
+                           .arena_bytes = planned_arena_bytes},
                 .title = "CUDA",
                 .lower = lower_for_cuda,
                 .alignment = 256,  // what the libraries' widest loads and cudaMalloc agree on

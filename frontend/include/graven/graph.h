@@ -131,6 +131,38 @@ class GraphBase {
   /// emitted or run. Before compile() or the first call: user error after it, or for another dtype.
   void enable_amp(DType dtype = bf16, bool on = true, Location where = Location::current());
 
+  // ---- memory, order and fusions of the program. Each before compile() or the first call: user error after it ----
+  /// Bytes that the arena of a training step may take: what is kept for backward, gradients on their way, results that
+  /// the step returns, scratch memory. Not counted are what a step is given and leaves behind: parameters and their
+  /// gradients (with update_in_backward() these lie in the arena), buffers, optimizer state, inputs. Of what the
+  /// forward pass computes, that is kept which takes the longest to compute again for its bytes; the rest is computed
+  /// again in the backward pass. All numbers stay what they are, bit for bit. User error when it is compiled, if it
+  /// cannot be met: it names the fewest bytes that were found. 0: no limit. debug(2) and `graven show -f plan` print
+  /// what it costs.
+  void memory_budget(std::int64_t bytes, Location where = Location::current());
+  /// The order in which the program runs what the graph has, within each phase.
+  enum class Straighten : std::uint8_t {
+    memory_first,  ///< few bytes alive at once; the program's own order where that costs no more than a twentieth
+    disable,       ///< as build() has it
+    speed_first,   ///< as build() has it, but that a result is read as soon as it is made, while it is in the cache
+    overlap,       ///< what takes longest to be waited for first: the longest chains of work begin early
+    delay_short,   ///< short work as late as it can be, right before what needs it
+  };
+  void enable_straighten_algorithm(Straighten mode = Straighten::memory_first, Location where = Location::current());
+  /// Searches placements in the arena until it is no larger than the bytes alive at one time, or nothing gets better
+  /// for long, instead of for a bounded time. The program's numbers and calls stay the same.
+  void enable_compress_memory(bool on = true, Location where = Location::current());
+  /// How many results of calls the graph holds on to, to use their memory again: a call writes into that of the oldest,
+  /// where nobody else has it any more. 2 unless told otherwise; 0: memory of its own for each result.
+  void set_outputs_buffer_size(int size, Location where = Location::current());
+  /// Updates of all parameters of a group by one call, with the factor of clipping, and with the gradient that they
+  /// take where update_in_backward() asks for it; off: a call a parameter, and a pass of its own for the factor.
+  void allow_fuse_model_update_ops(bool on = true, Location where = Location::current());
+  /// Additions of what alone reads a result in the epilogue of the product or convolution that makes it.
+  void allow_fuse_add_to_output(bool on = true, Location where = Location::current());
+  /// Casts and multiplications by a number in one loop with what they belong to.
+  void allow_fuse_cast_scale(bool on = true, Location where = Location::current());
+
   /// Calls with inputs of other shapes, dtypes or another number record build() again and compile a program of their
   /// own, instead of being an error. Programs share parameters, buffers, optimizer state and the count of steps; the
   /// `size` that were used last are kept. graph(), save() and repr() show the one used last. Where only a batch varies,

@@ -151,6 +151,13 @@ class ModuleBase {
   void eval() { train(false); }
   bool is_training() const;
   void requires_grad_(bool value = true);
+  /// Of the graphs that record this module from here on: what backward needs of its forward() is computed again, in
+  /// the backward pass, from what it was called with, instead of being kept until then; random numbers are the same
+  /// ones again, running statistics advance once, and every result is, bit for bit, that without. Each call is for
+  /// itself; of a call within another such call, backward computes the outer one again first, keeping no more of the
+  /// inner one than what it is called with. What it returns is kept where others need it. Eagerly it changes nothing,
+  /// nor in graphs that have no backward. Copies share it, as all of a module.
+  void activation_checkpointing(bool on = true) const;
   /// Within build() nothing before backward(), where each call begins without gradients anyway, and a user error behind
   /// it.
   void zero_grad(Location where = Location::current());
