@@ -209,8 +209,9 @@ std::string memory_picture(const ir::Graph& graph, const Plan& plan, std::int64_
                                       "#76b7b2", "#edc948", "#b07aa1", "#9c755f"};
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     const Buffer& b = plan.buffers[i];
-    const double x0 = x(b.first), x1 = x(b.last + 1), y1 = y(static_cast<double>(b.offset)),
-                 y0 = y(static_cast<double>(b.offset + b.bytes));
+    const std::int64_t begin = plan.begin(b.space) + b.offset;
+    const double x0 = x(b.first), x1 = x(b.last + 1), y1 = y(static_cast<double>(begin)),
+                 y0 = y(static_cast<double>(begin + b.bytes));
     std::string hover =
         fmt::format("{}  {} at {}, steps {} to {}", b.name, human_bytes(b.bytes), b.offset, b.first, b.last);
     for (const ir::ValueId v : b.values) hover += "\n" + graph.value(v).name + "  " + graph.type(v).to_string();

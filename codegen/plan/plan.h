@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -74,8 +75,8 @@ struct Step {
   /// weights may give up their memory.
   std::vector<ir::ValueId> last_reads;
   std::int32_t stream = 0;  ///< of the target's; each runs its steps in the order of the plan
-  /// Earlier steps on other streams that must be done before: those that neither stands behind on its own stream nor
-  /// other waits see to.
+  /// Earlier steps on other streams that must be done before it begins; none that other waits, or its own stream, see
+  /// to.
   std::vector<std::int32_t> waits = {};
 };
 
@@ -93,9 +94,13 @@ struct Plan {
   std::int64_t lower_bound() const { return sum(&Arena::lower_bound); }
   std::int64_t without_reuse() const { return sum(&Arena::without_reuse); }
   std::int64_t sum(std::int64_t Arena::* field) const {
-    std::int64_t total = 0;
-    for (const Arena& arena : arenas) total += arena.*field;
-    return total;
+    return std::accumulate(arenas.begin(), arenas.end(), std::int64_t{0},
+                           [field](std::int64_t bytes, const Arena& a) { return bytes + a.*field; });
+  }
+  /// Where a space's arena begins if they lie one behind the other.
+  std::int64_t begin(std::int32_t space) const {
+    return std::accumulate(arenas.begin(), arenas.begin() + space, std::int64_t{0},
+                           [](std::int64_t bytes, const Arena& a) { return bytes + a.bytes; });
   }
   double flops = 0, bytes = 0;  ///< a call, at the symbols' maxima, without the prepare phase
   bool keeps_results = false;   ///< results of an inference stay in the arena, where the caller reads them, instead of

@@ -151,13 +151,11 @@ using Results = std::vector<std::vector<std::byte>>;
 
 /// Runs the steps in this order in the plan's memory, which holds NaN at first: outputs, and what variables hold.
 Results run(const Planned& p, const std::vector<std::int32_t>& order) {
-  std::vector<std::int64_t> begin{0};  // of each arena
-  for (const Arena& a : p.plan.arenas) begin.push_back(begin.back() + a.bytes);
   const auto offset = [&](std::int32_t buffer) -> std::int64_t {
-    return buffer < 0 ? -1 : begin[at(p.plan.buffers[at(buffer)].space)] + p.plan.buffers[at(buffer)].offset;
+    return buffer < 0 ? -1 : p.plan.begin(p.plan.buffers[at(buffer)].space) + p.plan.buffers[at(buffer)].offset;
   };
   eager::MemoryLayout layout;
-  layout.bytes = begin.back();
+  layout.bytes = p.plan.arena_bytes();
   for (const std::int32_t s : order) {
     layout.order.push_back(p.plan.steps[at(s)].node);
     layout.workspace.push_back(offset(p.plan.steps[at(s)].workspace));
