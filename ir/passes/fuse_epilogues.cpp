@@ -1,11 +1,11 @@
 // Matrix products and convolutions finish each result in registers before they store it: a bias, an activation, a
 // residual. An elementwise node that is the only reader of such a product, and everything that only it reads, becomes
-// the product's epilogue:
+// the epilogue of its lowered operator:
 //
 //   add(linear(x, w), bias)                 linear with a bias; likewise matmul and conv2d
-//   relu(conv2d(x, w, bias))                conv2d, epilogue relu
-//   relu(add(conv2d(x, w), shortcut))       conv2d, residual shortcut, epilogue add, relu
-//   where(y > 0, linear_backward_input, 0)  linear_backward_input, residual y, epilogue "where(y > 0, x, 0)"
+//   relu(conv2d(x, w, bias))                lowered_conv2d, epilogue relu
+//   relu(add(conv2d(x, w), shortcut))       lowered_conv2d, residual shortcut, epilogue add, relu
+//   where(y > 0, linear_backward_input, 0)  lowered_linear_backward_input, residual y, epilogue "where(y > 0, x, 0)"
 //
 // An epilogue reads at most one tensor besides the product, of the same shape. The product moves to where its last
 // absorbed reader stood.
