@@ -114,7 +114,8 @@ class MixedPrecision {
   }
   void compute_in_f32(Node node) {
     for (ValueId& v : node.inputs)
-      if (v != kNone && is_half(v)) v = widened(v, node.origins, node.phase);
+      if (v != kNone && is_half(v))  // gradients are f32 before the updates
+        v = widened(v, node.origins, node.phase == Phase::update ? phase_of(v) : node.phase);
     rewriter_.keep(std::move(node));
   }
 

@@ -56,6 +56,26 @@ struct bf16_end {
 
 namespace detail {
 
+/// Local memory that is not cleared first.
+template <std::int64_t count>
+union bf16_array {
+  bfloat16 data[count];
+  bf16_array() {}  // NOLINT: what is read is written before
+};
+
+/// y[j] = epilogue(s[j] + bias[j], residual[j]) of one row.
+template <class Epilogue, class T>
+GRAVEN_ALWAYS_INLINE void finish_row(std::int64_t columns, T* y, const float* s, const T* bias, const T* residual) {
+  if (bias != nullptr) {
+    GRAVEN_INDEPENDENT
+    for (std::int64_t j = 0; j < columns; ++j)
+      y[j] = static_cast<T>(apply_epilogue<Epilogue>(s[j] + static_cast<float>(bias[j]), residual, j));
+  } else {
+    GRAVEN_INDEPENDENT
+    for (std::int64_t j = 0; j < columns; ++j) y[j] = static_cast<T>(apply_epilogue<Epilogue>(s[j], residual, j));
+  }
+}
+
 template <class Epilogue, class T>
 [[gnu::noinline]] void finish_bf16(const bf16_end& end, std::int64_t row, std::int64_t column, const float* sums,
                                    std::int64_t sums_row, std::int64_t rows, std::int64_t columns) {
@@ -64,14 +84,11 @@ template <class Epilogue, class T>
     T* const y = static_cast<T*>(end.y) + at;
     const T* const residual = end.residual == nullptr ? nullptr : static_cast<const T*>(end.residual) + at;
     const float* const s = sums + r * sums_row;
-    if (end.bias != nullptr) {
-      const T* const bias = static_cast<const T*>(end.bias) + column;
-      GRAVEN_INDEPENDENT
-      for (std::int64_t j = 0; j < columns; ++j)
-        y[j] = static_cast<T>(apply_epilogue<Epilogue>(s[j] + static_cast<float>(bias[j]), residual, j));
+    const T* const bias = end.bias == nullptr ? nullptr : static_cast<const T*>(end.bias) + column;
+    if (columns == 32) {  // most have so many
+      finish_row<Epilogue>(32, y, s, bias, residual);
     } else {
-      GRAVEN_INDEPENDENT
-      for (std::int64_t j = 0; j < columns; ++j) y[j] = static_cast<T>(apply_epilogue<Epilogue>(s[j], residual, j));
+      finish_row<Epilogue>(columns, y, s, bias, residual);
     }
   }
 }
@@ -121,7 +138,7 @@ GRAVEN_ALWAYS_INLINE void store_words(bfloat16* to, words w) {
 struct whole_block {
   const bfloat16* data;
   std::int64_t row;
-  bfloat16 copy[2 * kPairs * kPanel];
+  bf16_array<2 * kPairs * kPanel> copy;
 
   whole_block(const bfloat16* from, std::int64_t stride, std::int64_t rows, std::int64_t columns, std::int64_t all_rows,
               std::int64_t all_columns)
@@ -129,8 +146,8 @@ struct whole_block {
     if (rows >= all_rows && columns >= all_columns) return;
     for (std::int64_t r = 0; r < all_rows; ++r)
       for (std::int64_t c = 0; c < all_columns; ++c)
-        copy[r * all_columns + c] = r < rows && c < columns ? from[r * stride + c] : bfloat16();
-    data = copy;
+        copy.data[r * all_columns + c] = r < rows && c < columns ? from[r * stride + c] : bfloat16();
+    data = copy.data;
     row = all_columns;
   }
 };
@@ -173,8 +190,8 @@ inline void tile_of_columns(const bfloat16* from, std::int64_t stride, std::int6
 inline void rows_of_transposed(const bfloat16* from, std::int64_t stride, std::int64_t depth, std::int64_t rows,
                                bfloat16* to, std::int64_t to_row) {
   const whole_block block(from, stride, depth, rows, 2 * kPairs, kPanel);
-  bfloat16 stage[2 * kTileWords];
-  bfloat16* const into = rows >= kPanel ? to : stage;
+  bf16_array<2 * kTileWords> stage;
+  bfloat16* const into = rows >= kPanel ? to : stage.data;
   const std::int64_t into_row = rows >= kPanel ? to_row : 2 * kPairs;
   transpose_words(
       [&](std::int64_t p, std::int64_t r) GRAVEN_INLINE_LAMBDA {
@@ -183,7 +200,7 @@ inline void rows_of_transposed(const bfloat16* from, std::int64_t stride, std::i
       into, into_row);
   if (rows >= kPanel) return;
   for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t i = 0; i < 2 * kPairs; ++i) to[r * to_row + i] = stage[r * 2 * kPairs + i];
+    for (std::int64_t i = 0; i < 2 * kPairs; ++i) to[r * to_row + i] = stage.data[r * 2 * kPairs + i];
 }
 
 // ---- tiles of C

@@ -69,6 +69,14 @@ struct meeting {
   }
 };
 
+/// to[i] = from[i]: a few vectors, for which a call of memcpy is long.
+GRAVEN_ALWAYS_INLINE void copy_run(const bfloat16* from, std::int64_t count, bfloat16* to) {
+  constexpr std::int64_t kStep = lanes_of<std::uint16_t>;
+  std::int64_t i = 0;
+  for (; i + kStep <= count; i += kStep) detail::store_words(to + i, detail::load_row_pairs(from + i));
+  for (; i < count; ++i) to[i] = from[i];
+}
+
 /// row[(kh, kw, channel)] = what pixel (h, w) reads of `channels` channels; `image` is at the first of them, whose
 /// pixels are `pixel` elements apart.
 inline void lay_out(const meeting& m, const bfloat16* image, std::int64_t pixel, std::int64_t channels, std::int64_t h,
@@ -80,8 +88,7 @@ inline void lay_out(const meeting& m, const bfloat16* image, std::int64_t pixel,
       if (from_column < 0) {
         for (std::int64_t i = 0; i < channels; ++i) row[i] = bfloat16();
       } else {
-        __builtin_memcpy(row, image + (from_row * m.width + from_column) * pixel,
-                         static_cast<std::size_t>(channels) * sizeof(bfloat16));
+        copy_run(image + (from_row * m.width + from_column) * pixel, channels, row);
       }
     }
   }
@@ -116,7 +123,8 @@ struct product_of_pixels {
     const std::int64_t column = j * column_blocks / by_columns * 32,
                        column_end = smaller_of((j + 1) * column_blocks / by_columns * 32, p.group_out);
     const bfloat16* const packed = p.packed + group * packed_bf16_size(p.group_out, inner);
-    bfloat16 rows_of_a[kElements];
+    detail::bf16_array<kElements> laid_out;
+    bfloat16* const rows_of_a = laid_out.data;
     alignas(64) float stage[kStageRows * kStageRow];
     bf16_blocks blocks;
     for (std::int64_t block = i * row_blocks / by_rows; block < (i + 1) * row_blocks / by_rows; ++block) {
@@ -156,9 +164,9 @@ template <class At>
     bfloat16* const to = packed + piece * kPanel * depth;
     std::int64_t tap = 0, channel = 0;
     for (std::int64_t k = 0; k < depth; k += 2 * detail::kPairs) {
-      bfloat16 block[2 * detail::kPairs * kPanel];
+      detail::bf16_array<2 * detail::kPairs * kPanel> block;
       for (std::int64_t l = 0; l < 2 * detail::kPairs; ++l) {
-        bfloat16* const row = block + l * kPanel;
+        bfloat16* const row = block.data + l * kPanel;
         if (tap == taps || channels == 0) {
           for (std::int64_t c = 0; c < kPanel; ++c) row[c] = bfloat16();
           continue;
@@ -167,7 +175,7 @@ template <class At>
         for (std::int64_t c = 0; c < kPanel; ++c) row[c] = c < count ? from[c * step] : bfloat16();
         if (++channel == channels) channel = 0, ++tap;
       }
-      detail::tile_of_rows(block, kPanel, 2 * detail::kPairs, kPanel, to + k * kPanel);
+      detail::tile_of_rows(block.data, kPanel, 2 * detail::kPairs, kPanel, to + k * kPanel);
     }
   });
 }
@@ -196,7 +204,7 @@ template <class At>
     const std::int64_t split = piece / (s.groups * column_blocks), group = piece / column_blocks % s.groups,
                        block = piece % column_blocks;
     constexpr std::int64_t kAtOnce = 16;  // groups of pixels whose tiles are made before they meet all rows
-    bfloat16 tiles[2 * kAtOnce * 2 * kTileWords];
+    bf16_array<2 * kAtOnce * 2 * kTileWords> tiles;
     bf16_blocks blocks;
     const int panels = inner - block * 32 > kPanel ? 2 : 1;
     float* const into = sums + split * part + (group * column_blocks + block) * group_out * 32;
@@ -204,7 +212,7 @@ template <class At>
     for (std::int64_t g = begin; g < end || g == begin; g += kAtOnce) {
       const std::int64_t count = smaller_of(kAtOnce, end - g);
       for (std::int64_t t = 0; t < count; ++t) {
-        bfloat16 read[2][kGroup * kPanel];
+        bf16_array<kGroup * kPanel> read[2];
         for (std::int64_t l = 0; l < kGroup; ++l) {
           const std::int64_t pixel = (g + t) * kGroup + l, image = pixel / (s.out_height * s.out_width),
                              h = pixel / s.out_width % s.out_height, w = pixel % s.out_width;
@@ -217,18 +225,18 @@ template <class At>
                                iw = ih < 0 ? -1 : m.column(w, tap % s.kernel_width);
             const bfloat16* const channels = iw < 0 ? nullptr : from + (ih * s.in_width + iw) * s.in_channels + channel;
             for (std::int64_t i = 0; i < run; ++i)
-              read[(c + i) / kPanel][l * kPanel + (c + i) % kPanel] = iw < 0 ? bfloat16() : channels[i];
+              read[(c + i) / kPanel].data[l * kPanel + (c + i) % kPanel] = iw < 0 ? bfloat16() : channels[i];
             c += run;
           }
         }
         for (int p = 0; p < panels; ++p)
-          tile_of_rows(read[p], kPanel, kGroup, kPanel, tiles + (p * kAtOnce + t) * 2 * kTileWords);
+          tile_of_rows(read[p].data, kPanel, kGroup, kPanel, tiles.data + (p * kAtOnce + t) * 2 * kTileWords);
       }
       for (std::int64_t r = 0; r < group_out; r += kStageRows)
         blocks({.groups = count,
                 .a = transposed + (group * group_out + r) * depth + g * kGroup,
                 .a_row = depth,
-                .b = tiles,
+                .b = tiles.data,
                 .b_panel = kAtOnce * 2 * kTileWords,
                 .rows = static_cast<int>(smaller_of(group_out - r, kStageRows)),
                 .panels = panels,

@@ -44,6 +44,7 @@ struct Settings {
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   double seconds = 5;
   std::string target;
+  std::string amp;  ///< empty: as recorded
   bool emit_only = false;
 };
 
@@ -55,10 +56,12 @@ int bench(const Settings& settings) {
   const bool on_gpu = settings.target == "cuda";
   // A device updates all parameters in one launch, which is faster than one for each gradient.
   if (on_gpu) workload.graph.config.erase(std::string(graven::ir::kUpdateInBackward));
+  if (!settings.amp.empty())
+    workload.graph.config[std::string(graven::ir::kAmp)] = *graven::ir::dtype_from_name(settings.amp);
   if (directory.empty()) {
     std::string base = graven::codegen::ArtefactCache::default_directory();
     if (base.empty()) base = fs::temp_directory_path() / "graven";
-    directory = base + (on_gpu ? "/bench-cuda/" : "/bench/") + name;
+    directory = base + (on_gpu ? "/bench-cuda/" : "/bench/") + name + settings.amp;
   }
   fs::create_directories(directory);
   graven::codegen::EmitOptions options;
@@ -123,6 +126,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--target", settings.target, "What it runs on: cpu (the default) or cuda")
       ->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--amp", settings.amp, "Mixed precision in bf16 or f16, as enable_amp asks for it")
+      ->check(CLI::IsMember({"bf16", "f16"}));
   app.add_flag("--emit-only", settings.emit_only, "Write the project, and neither build nor time it");
   app.add_option("--directory", settings.directory, "Where the project is emitted; default: in the cache");
   app.add_flag("--list", list, "Print the workloads");
