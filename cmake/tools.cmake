@@ -16,4 +16,11 @@ if(NOT GRAVEN_SANITIZE)
                               SKIP_PRECOMPILE_HEADERS ON)
   target_precompile_headers(graven-bench REUSE_FROM graven)
   graven_warnings(graven-bench)
+
+  # Losses in f32 and in mixed precision, for tests/bench/amp/compare.py.
+  add_executable(amp-losses EXCLUDE_FROM_ALL tests/bench/amp/main.cpp)
+  set_target_properties(amp-losses PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+  target_link_libraries(amp-losses PRIVATE graven)
+  target_precompile_headers(amp-losses REUSE_FROM graven)
+  graven_warnings(amp-losses)
 endif()

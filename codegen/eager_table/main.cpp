@@ -18,7 +18,6 @@
 
 #include "codegen/emit/functor.h"
 #include "codegen/emit/update.h"
-#include "codegen/lowering/lowering.h"
 #include "frontend/eager/table.h"
 #include "ir/call.h"
 #include "ir/diagnostic.h"
@@ -110,7 +109,12 @@ class Table {
         eager::signature_of(node, [&](ir::ValueId v) { return ir::is_floating(dtype(v)) ? DType::f64 : dtype(v); });
     bool found = add_kernel(node, call, own);
     // To the oracle, packed weights are the weights: it packs nothing.
-    const ir::KernelCall any = codegen::kernel_call({graph, node});  // files of fast kernels may be for one dtype
+    // Files of fast kernels may be for one dtype, <file>_bf16.h; the reference has one for all.
+    ir::KernelCall any = call;
+    if (const std::size_t suffix = any.file.rfind("_bf16"); suffix != std::string::npos) {
+      any.file.resize(suffix);
+      any.workspace_bytes.reset();
+    }
     if (!call.reference && !op.packs && !has_function(any, true)) add_kernel(node, call, doubles);
     if (call.file != any.file) call = any;
     call.reference = true;

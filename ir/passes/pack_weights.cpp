@@ -1,7 +1,7 @@
 // CPU, f32 and bf16: the fast kernels of linear and conv2d read their weights in panels of 16 columns. This gives each
-// such node its packed weight: a `pack_*` node, one for all users of the same weight and order. In inference the prepare
-// phase runs it once; in training it runs in each step, right before the first user, since the update changes the
-// weight.
+// such node its packed weight: a `pack_*` node, one for all users of the same weight and order. In inference the
+// prepare phase runs it once; in training it runs in each step, right before the first user, since the update changes
+// the weight.
 //
 // In training, linear layers of f32 and few rows read their weight as it lies, and copy blocks of it where they use
 // them: a packed copy would be as large as the weight, and writing and reading it takes longer than it saves.
@@ -42,7 +42,7 @@ void pack_weights(Graph& graph, const PassOptions&) {
         !node.inputs.empty() && node.inputs[0] != kNone && graph.type(node.inputs[0]).dtype == DType::f32;
     const bool linear = op == kLoweredLinear, linear_backward = op == kLoweredLinearBackwardInput;
     if (op.packing == nullptr || node.attributes.flag_or("packed", false) ||
-        !(is_f32 || graph.type(node.inputs[0]).dtype == DType::bf16) ||
+        !(is_f32 || (graph.type(node.inputs[0]).dtype == DType::bf16 && op != kConv2dWinograd)) ||
         !node.attributes.flag_or("channels_last", true) ||
         (training && is_f32 && (linear || linear_backward) && unpacked_is_faster(graph, node, linear_backward))) {
       rewriter.keep(std::move(node));

@@ -1,4 +1,5 @@
-// Projects of graphs in half precision: what they compute is what was recorded in double, but for rounding.
+// Projects of graphs in half precision, and of graphs that ask for mixed precision: what they compute is what was
+// recorded in double, but for rounding.
 #include <graven/codegen.h>
 #include <graven/graven.h>
 #include <gtest/gtest.h>
@@ -62,6 +63,79 @@ TEST(HalfPrecision, ProjectsAgreeWithWhatWasRecorded) {
   train.compile(spec({4, 6}, f16, "x"), spec({4, 3}, f16, "target"));
   emit(train, folder / "train_f16");
   expect_agrees(folder / "train_f16");
+}
+
+struct MixedNet : nn::Module<MixedNet> {
+  nn::Conv2d first = child("first", nn::Conv2d(3, 20, 3, {.padding = 1}));
+  nn::BatchNorm2d norm = child("norm", nn::BatchNorm2d(20));
+  nn::Conv2d second = child("second", nn::Conv2d(20, 20, 3, {.stride = 2, .padding = 1}));
+  nn::Conv2d depthwise = child("depthwise", nn::Conv2d(20, 20, 3, {.padding = 1, .groups = 20}));
+  nn::Linear out = child("out", nn::Linear(20, 5));
+  Tensor forward(Tensor x) {
+    x = relu(norm(first(x)));
+    x = relu(second(x) + max_pool2d(x, 2));
+    return out(mean(depthwise(x), {2, 3}));
+  }
+};
+
+struct TrainMixed : nn::Graph<TrainMixed> {
+  MixedNet model = child("model", MixedNet());
+  optim::AdamW optimizer{model.parameters(), {.lr = 0.01}};
+  TrainMixed() { add_optimizer(optimizer); }
+  Tensor build(Tensor x, Tensor labels) {
+    Tensor loss = cross_entropy(model(x), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+struct InferMixed : nn::Graph<InferMixed> {
+  MixedNet model = child("model", MixedNet());
+  InferMixed() { model.eval(); }
+  Tensor build(Tensor x) { return softmax(model(x), 1); }
+};
+
+TEST(MixedPrecision, ProjectsAgreeWithWhatWasRecorded) {
+  const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "emitted/mixed_precision";
+  fs::remove_all(folder);
+  manual_seed(1);
+  TrainMixed train;
+  train.enable_amp();
+  train.compile(spec({4, 3, 8, 8}, "x"), spec({4}, i64, "labels"));
+  emit(train, folder / "train_bf16");
+  expect_agrees(folder / "train_bf16");
+  InferMixed infer;
+  infer.enable_amp(f16);
+  infer.compile(spec({2, 3, 8, 8}, "x"));
+  emit(infer, folder / "infer_f16");
+  expect_agrees(folder / "infer_f16");
+}
+
+TEST(MixedPrecision, CheckpointsAreF32AndAGraphRunsAsItsProject) {
+  manual_seed(1);
+  InferMixed plain, mixed;
+  mixed.model.load_state_dict(plain.model.state_dict());
+  mixed.enable_amp();
+  const Tensor x = randn({2, 3, 8, 8});
+  const Tensor expected = plain(x), got = mixed(x);
+  EXPECT_EQ(got.dtype(), f32);
+  for (const auto& [name, tensor] : mixed.state_dict()) EXPECT_NE(tensor.dtype(), bf16) << name;
+  const float apart = max(abs(expected - got)).item<float>();
+  EXPECT_GT(apart, 0.0F);  // it was computed in bf16
+  EXPECT_LT(apart, 0.02F);
+}
+
+TEST(MixedPrecision, CudaHasNoHalfTypesYet) {
+  InferMixed graph;
+  graph.enable_amp();
+  graph.compile(spec({2, 3, 8, 8}, "x"));
+  try {
+    emit(graph, fs::path(GRAVEN_BINARY_DIR) / "emitted/mixed_precision/cuda", {.target = "cuda"});
+    FAIL() << "emitted";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("enable_amp: the cuda target has no half types yet"), std::string::npos)
+        << error.what();
+  }
 }
 
 }  // namespace

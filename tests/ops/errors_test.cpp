@@ -50,7 +50,7 @@ std::vector<Refusal> refusals() {
        {},
        "cat: expects inputs of one dtype, got xs[0] (f32) and xs[2] (f16)"},
       {"gather", {f({2}), of(DType::i32, {2})}, {{"dim", number(0)}}, "gather: index must be i64, got i32"},
-      {"pack_linear_weight", {of(DType::f16, {2, 2})}, {}, "pack_linear_weight: expects f32, got f16"},
+      {"pack_linear_weight", {of(DType::f16, {2, 2})}, {}, "pack_linear_weight: expects f32 or bf16, got f16"},
       {"arange", {}, {{"shape", Shape{2}}, {"dtype", DType::boolean}}, "arange: expects numbers as 'dtype', got bool"},
       {"random_normal",
        {of(DType::i64, {}), of(DType::i64, {})},

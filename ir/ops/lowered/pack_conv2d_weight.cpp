@@ -36,9 +36,9 @@ const OpDef kPackConv2dWeight{
     .cases =
         [] {
           std::vector<TestCase> cases;
-          auto add = [&](std::string note, Shape w, Attributes attributes) {
+          auto add = [&](std::string note, Shape w, Attributes attributes, DType dtype = DType::f32) {
             cases.push_back({.note = std::move(note),
-                             .inputs = {ops::random(DType::f32, std::move(w))},
+                             .inputs = {ops::random(dtype, std::move(w))},
                              .attributes = std::move(attributes),
                              .gradient = false});
           };
@@ -47,6 +47,7 @@ const OpDef kPackConv2dWeight{
           add("nothing", {0, 5, 3, 3}, {});
           add("forward, groups", {6, 2, 3, 3}, {{"groups", std::int64_t{2}}});
           add("forward, depthwise", {19, 1, 3, 3}, {{"groups", std::int64_t{19}}});
+          add("bf16", {33, 5, 3, 3}, {}, DType::bf16);
           return cases;
         },
 };

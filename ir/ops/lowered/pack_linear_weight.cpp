@@ -35,6 +35,8 @@ const OpDef kPackLinearWeight{
                                .inputs = {ops::random(DType::f32, w)},
                                .attributes = {{"transposed", transposed}},
                                .gradient = false});
+          cases.push_back(
+              {.note = "bf16", .inputs = {ops::random(DType::bf16, {37, 33})}, .attributes = {}, .gradient = false});
           return cases;
         },
 };
