@@ -262,7 +262,8 @@ class Recorder {
     if (evaluation_) evaluate(known, rounded, results);
     for (const ir::ValueId v : graph_.states) known.emplace(v, zeros(sized_.type(v)));
     if (const ir::ValueId scale = ir::loss_scale(graph_); scale != ir::kNone)
-      known.insert_or_assign(scale, number(sized_.type(scale), graph_.number(ir::kLossScale).value_or(1)));
+      known.insert_or_assign(scale,
+                             number(sized_.type(scale), static_cast<float>(graph_.number(ir::kLossScale).value_or(1))));
     for (const ir::Gradient& g : graph_.gradients)
       if (g.sum != ir::kNone) known.emplace(g.sum, zeros(sized_.type(g.sum)));
     set_hyper(known, 1);

@@ -2,8 +2,8 @@
 // backward, the gradients are added up where they lie from part to part, and behind the last part there is one update,
 // by their mean.
 //
-//   g = linear_backward_weight(...)   ->   part(g) = linear_backward_weight(...)
-//                                          g = accumulate(sum(g), part(g), part, parts)      sum(g) <- g
+//   g = linear_backward_weight(...)   ->   p = linear_backward_weight(...)
+//                                          g = accumulate(sum(g), p, part, parts)      sum(g) <- g
 //
 // The sum takes the place of the parameter's gradient, so that only the gradients of one part that are not yet added
 // wait in memory. Each is added right behind where it is made. How many parts there are the training loop says: a part
@@ -50,7 +50,7 @@ void accumulate_gradients(Graph& graph, const PassOptions&) {
                                         "mean(grad(" + parameter + "))")[0];
     graph.donations.push_back({g.sum, mean});
     if (graph.value(g.value).name == "grad(" + parameter + ")") graph.swap_names(g.value, mean);
-    if (maker >= 0) graph.value(g.value).name = "part(grad(" + parameter + "))";
+    if (maker >= 0) graph.value(g.value).name = parameter + ".part_gradient";
     g.value = mean;
     behind[maker].push_back(std::move(graph.nodes.back()));
     graph.nodes.pop_back();
