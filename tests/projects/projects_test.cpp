@@ -371,6 +371,47 @@ TEST_F(Projects, TrainStopResume) {
   EXPECT_EQ(run({classifier(), "--bench", "0.01", "--json"}).exit_status, 0);
 }
 
+TEST_F(Projects, StepsOfSeveralBatchesAndOfScaledLosses) {
+  ir::Graph graph = training_graph();
+  graph.config[std::string(ir::kAccumulationSteps)] = std::int64_t{2};
+  graph.config[std::string(ir::kLossScale)] = 256.0;
+  graph.config[std::string(ir::kScaleInterval)] = std::int64_t{3};
+  build(graph, "parts_train");
+  expect_self_test_passes("parts_train");
+  // One number is infinite, so that one step of each epoch is skipped.
+  const std::string data = (work() / "overflowing").string();
+  write_data(fs::path(data) / "train", kSamples, 1);
+  std::string images = read_file(fs::path(data) / "train/images.npy");
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::memcpy(images.data() + images.size() - sizeof infinity, &infinity, sizeof infinity);
+  write_file(fs::path(data) / "train/images.npy", images);
+  const auto trained = [&](const std::string& out, std::vector<std::string> more) {
+    std::vector<std::string> command = {program("parts_train"), "--data", data, "--out", out, "--seed", "5"};
+    command.insert(command.end(), more.begin(), more.end());
+    const ProcessResult r = run(command);
+    EXPECT_EQ(r.exit_status, 0) << r.output;
+    return r.output;
+  };
+  const std::string straight = (work() / "parts_straight").string(), cut = (work() / "parts_cut").string();
+  EXPECT_NE(trained(straight, {"--epochs", "3"}).find("batch 8, 2 batches a step"), std::string::npos);
+  // 5 batches are 3 steps, of which the last has one.
+  trained(cut, {"--epochs", "3", "--steps", "5", "--threads", "1"});
+  trained(cut, {"--epochs", "3", "--resume"});
+  for (const char* file : {"weights.safetensors", "optimizer.safetensors", "manifest.json"})
+    EXPECT_EQ(read_file(cut + "/latest/" + file), read_file(straight + "/latest/" + file)) << file;
+  const std::string manifest = read_file(straight + "/latest/manifest.json");
+  for (const char* entry : {"\"step\":9,", "\"accumulation_steps\":2,", "\"draws\":15,"})
+    EXPECT_NE(manifest.find(entry), std::string::npos) << entry << "\n" << manifest;
+  std::int64_t skipped = 0;
+  for (const auto& [name, t] : nn::load(straight + "/latest/optimizer.safetensors"))
+    if (name == "grad_scaler-skipped.0") skipped = t.item<std::int64_t>();
+  EXPECT_EQ(skipped, 3);
+  EXPECT_EQ(trained((work() / "parts_one").string(), {"--accumulation-steps", "1"}).find("batches a step"),
+            std::string::npos);
+  expect_errors({trainer(), "--data", Projects::data(), "--out", ""},
+                {{{"--accumulation-steps", "2"}, 2, "--accumulation-steps: expected 1: this program was emitted"}});
+}
+
 TEST_F(Projects, BadCommandLines) {
   const std::string out = (work() / "none").string();
   expect_errors({trainer(), "--data", data(), "--out", out},
