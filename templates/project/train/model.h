@@ -123,8 +123,8 @@ class GRAVEN_API Model {
   double forward(@{ parameters }@{% if random %}, const Hyper& hyper = {}{% endif %});
 {% if not updates_in_backward %}
 {% if accumulates %}
-  /// The gradients of the loss, after forward() with the same inputs and numbers; those of part 0, to which the gradients
-  /// of the other parts are added. Behind the last part they are the mean.
+  /// The gradients of the loss, after forward() with the same inputs and numbers; those of part 0, to which the
+  /// gradients of the other parts are added. Behind the last part they are the mean.
 {% else if random %}
   /// The gradients of the loss, after forward() with the same inputs, seed and step: masks are drawn again.
 {% else %}
