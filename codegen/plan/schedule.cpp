@@ -236,12 +236,20 @@ void hold_back_recomputation(const ir::Graph& graph, std::vector<std::vector<Nod
       if (const NodeId m = maker_of(v); m >= 0 && is_held[at(m)])
         if (NodeId& first = first_reader[at(m)]; first < 0 || reader < first) first = reader;
   }
+  std::vector<NodeId> behind;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     if (!is_held[n] || first_reader[n] < 0) continue;
-    for (const ValueId v : graph.nodes[at(first_reader[n])].inputs)
-      if (const NodeId m = maker_of(v);
-          m >= 0 && m < static_cast<NodeId>(n) && !is_held[at(m)] && graph.nodes[at(m)].phase == graph.nodes[n].phase)
-        before[n].push_back(m);
+    // What stands behind the copy in the program, such as a view of the gradient, waits for something itself.
+    behind = {first_reader[n]};
+    for (std::size_t next = 0; next < behind.size(); ++next)
+      for (const ValueId v : graph.nodes[at(behind[next])].inputs) {
+        const NodeId m = maker_of(v);
+        if (m < 0 || is_held[at(m)] || graph.nodes[at(m)].phase != graph.nodes[n].phase) continue;
+        if (m < static_cast<NodeId>(n))
+          before[n].push_back(m);
+        else if (std::find(behind.begin(), behind.end(), m) == behind.end())
+          behind.push_back(m);
+      }
   }
 }
 

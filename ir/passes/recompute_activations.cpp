@@ -218,6 +218,7 @@ class Search {
     for (const Node& node : graph.nodes)
       for (const auto& [input, output] : donated_by(node)) bytes_[at(node.outputs[output])] = 0;
     if (!updates_in_backward(graph)) place_gradients();
+    ByValue<ValueId> viewed{kNone};
     for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
       const Node& node = graph.nodes[n];
       Work& work = work_.emplace_back();
@@ -230,17 +231,24 @@ class Search {
         work.scratch = call.workspace_bytes.value_or(0);
       }
       if (node.phase <= Phase::forward) first_of_backward_ = n + 1;
-      for (const ValueId v : node.inputs) {
-        if (v == kNone) continue;
+      for (ValueId v : node.inputs) {
+        // With updates in backward a gradient is gone where it was made; what else updates read is kept anyway.
+        if (v == kNone || node.phase == Phase::update) continue;
+        if (viewed(v) != kNone) v = viewed(v);
         const ValueId root = structure_.root[at(v)];
         work.reads.push_back({root, structure_.is_computed(v) ? structure_.maker(v) : -1});
       }
+      // A view that backward makes of what forward has computed is one of its copy, where it has one.
+      if (node.op->alias && work.is_backward)
+        viewed[node.outputs[0]] = viewed(node.inputs[0]) == kNone ? node.inputs[0] : viewed(node.inputs[0]);
       if (!node.op->alias) work.writes.assign(node.outputs.begin(), node.outputs.end());
     }
     const Kept none(graph.values.size(), 0);
     pinned_ = everything_ = none;
     for (std::size_t v = 0; v < graph.values.size(); ++v)
       pinned_[v] = everything_[v] = structure_.is_kept(static_cast<ValueId>(v)) ? 1 : 0;
+    if (updates_in_backward(graph))
+      for (const Gradient& g : graph.gradients) pinned_[at(structure_.root[at(g.value)])] = 0;
     find_groups();
     borders_ = {none, narrow_places(), ends_of_elements()};
   }
@@ -305,7 +313,8 @@ class Search {
         if (v == kNone || std::count(taken_.begin(), taken_.end(), output) > 0) continue;
         const auto read = std::find_if(work.reads.begin(), work.reads.end(),
                                        [&](const Read& r) { return r.root == structure_.root[at(v)]; });
-        if (!dies(*read) || bytes_[at(read->root)] != bytes_[at(work.writes[at(output)])]) continue;
+        if (read == work.reads.end() || !dies(*read) || bytes_[at(read->root)] != bytes_[at(work.writes[at(output)])])
+          continue;
         taken_.push_back(output);
         replaced += bytes_[at(read->root)];
       }
@@ -612,7 +621,8 @@ class Budget {
     }
     if (const std::int64_t bytes = bytes_with(*kept); bytes > budget_)
       throw UserError("the memory budget is " + std::to_string(budget_) + " bytes, and the arena of " + graph_.name +
-                      " takes " + std::to_string(bytes) + " at least, with all recomputed that helps")
+                      " takes " + std::to_string(bytes) +
+                      ", the fewest that were found, with all recomputed that helps")
           .note("not counted are parameters, their gradients, buffers, optimizer state and inputs")
           .note(updates_in_backward(graph_) ? "a smaller batch takes less" : "a smaller batch takes less");
     return *std::move(kept);

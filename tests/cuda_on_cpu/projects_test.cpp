@@ -891,12 +891,14 @@ TEST(CudaProjects, MobileNetV2Trains) {
                   });
 }
 
-TEST(CudaProjects, Gpt2Trains) {
+/// `recomputes`: each block's activations in backward, dropout and all.
+void train_gpt2(const std::string& name, bool recomputes) {
   manual_seed(1);
   TrainGpt2 graph;
+  for (models::GPT2Block& block : graph.model.transformer.h) block.activation_checkpointing(recomputes);
   const Dim batch("batch", 8), length("length", 12);
   train_a_network(
-      "gpt2_train", graph.trace(spec({batch, length}, i64), spec({batch, length}, i64)), {"std::int64_t", 96}, 96,
+      name, graph.trace(spec({batch, length}, i64), spec({batch, length}, i64)), {"std::int64_t", 96}, 96,
       [](const fs::path& x, const fs::path& y, std::int64_t n) {
         std::vector<std::int64_t> tokens;
         for (std::int64_t i = 0; i <= n * 12; ++i) tokens.push_back((i * 31 + i / 7) % 48);
@@ -905,6 +907,9 @@ TEST(CudaProjects, Gpt2Trains) {
       },
       ", 8, 12", ", 8, 7");
 }
+
+TEST(CudaProjects, Gpt2Trains) { train_gpt2("gpt2_train", false); }
+TEST(CudaProjects, Gpt2TrainsWithRecomputation) { train_gpt2("gpt2_recomputes", true); }
 
 TEST(CudaProjects, LeNetInfers) {
   // What the sample emits itself, with its weights.
