@@ -109,7 +109,7 @@ int show(const ShowArguments& o) {
         ir::Graph whole = given;
         passes.disabled.emplace_back("recompute_activations");
         ir::finish_passes(whole, passes);
-        before = codegen::make_plan(whole, target).arena_bytes;
+        before = codegen::make_plan(whole, target).arena_bytes();
       }
       write_text(o.output, codegen::memory_picture(graph, plan, before));
       return 0;

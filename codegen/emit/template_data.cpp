@@ -33,8 +33,9 @@ GRAVEN_WORDS(GroupText, lr, schedule)
 GRAVEN_WORDS(LossText, expression, element)
 GRAVEN_WORDS(ScoresText, element, dtype, maxima, tested, expression, writable, storage)
 GRAVEN_WORDS(TrainingText, groups, has_schedule, group_count, learning_rates, losses, evaluation_losses, loss_literal,
-             accumulation_steps, scales_loss, loss_scale, first_loss_scale, skipped, optimizers_of_groups, logs_results, logged_results, random, has_evaluation, loss_is_sum, has_accuracy, scores, score_type,
-             label_type, times_rows_per_sample, ignorable_labels, label_input, classes, count_if_used)
+             accumulation_steps, scales_loss, loss_scale, first_loss_scale, skipped, optimizers_of_groups, logs_results,
+             logged_results, random, has_evaluation, loss_is_sum, has_accuracy, scores, score_type, label_type,
+             times_rows_per_sample, ignorable_labels, label_input, classes, count_if_used)
 GRAVEN_WORDS(BlockText, head, text)
 GRAVEN_WORDS(CallText, comment, lines)
 GRAVEN_WORDS(CallGroup, banner, calls)

@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(kBlock) find_others_kernel(tensor_list<const T
 
 /// One block.
 template <class T>
-__global__ void finite_step_kernel(std::int64_t count, const T* others, const std::int64_t* step,
-                                          std::int64_t* number, std::int64_t* skipped) {
+__global__ void finite_step_kernel(std::int64_t count, const T* others, const std::int64_t* step, std::int64_t* number,
+                                   std::int64_t* skipped) {
   T any = 0;
   for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) any |= others[i];
   any = block_reduce<maximum_of>(any);
@@ -49,7 +49,7 @@ __global__ void finite_step_kernel(std::int64_t count, const T* others, const st
 /// One thread. A launch for each step: `last` says whether all of them were looked at.
 template <class T>
 __global__ void update_loss_scale_kernel(update_loss_scale_config config, bool first, bool last,
-                                                const std::int64_t* step, T* scale, std::int64_t* tracker) {
+                                         const std::int64_t* step, T* scale, std::int64_t* tracker) {
   // A step 0 leaves -1 until the last one is looked at.
   if (*step == 0) *tracker = -1;
   if (first && *step != 0) *tracker += 1;
@@ -86,8 +86,8 @@ inline void update_loss_scale(CudaContext& context, const update_loss_scale_conf
                               const std::int64_t* const* steps, const std::int64_t*, float* scale,
                               std::int64_t* tracker) {
   for (std::int64_t t = 0; t < count; ++t)
-    launch(context, "update_loss_scale", &update_loss_scale_kernel<float>, launch_shape(1, 1), config, t == 0, t + 1 == count,
-           steps[t], scale, tracker);
+    launch(context, "update_loss_scale", &update_loss_scale_kernel<float>, launch_shape(1, 1), config, t == 0,
+           t + 1 == count, steps[t], scale, tracker);
 }
 
 #endif  // __CUDACC_RTC__

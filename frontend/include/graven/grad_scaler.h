@@ -5,7 +5,7 @@
 //   scaler.unscale_(optimizer);             // where gradients are clipped, or looked at
 //   nn::utils::clip_grad_norm_(parameters, 1.0);
 //   scaler.step(optimizer);                 // nothing where a gradient is infinite or NaN
-//   scaler.update();                        // a smaller scale then; after 2000 steps in a row that were made a larger one
+//   scaler.update();                        // a smaller scale then; after 2000 steps in a row a larger one
 //
 // A graph does all that in its step: set_grad_scaler(scaler).
 #pragma once
