@@ -573,6 +573,25 @@ class Reader {
     return p;
   }
 
+  /// Products and convolutions once said themselves what only lowered operators say now: the type of such an attribute.
+  static std::optional<AttributeType> type_of_former(const OpDef& op, const std::string& key) {
+    const OpDef& twin = lowered(op);
+    if (&twin == &op) return std::nullopt;
+    if (key == "in_features" || key == "out_features") return AttributeType::integer;
+    const AttributeSpec* const spec = twin.find_attribute(key);
+    return spec == nullptr ? std::nullopt : std::optional(spec->type);
+  }
+  /// Where they say anything, the node is a lowered operator's.
+  static void take_former(Node& node, const Attributes& former) {
+    const Attribute* const epilogue = former.find("epilogue");
+    const bool packed = former.flag_or("packed", false);
+    if (!packed && (epilogue == nullptr || std::get<ScalarProgram>(*epilogue).empty())) return;
+    node.op = &lowered(*node.op);
+    for (const auto& [key, value] : former)
+      if (node.op->find_attribute(key) != nullptr) node.attributes.set(key, value);
+    if (packed && former.find("out_features") != nullptr)
+      node.attributes.set("weight_shape", Ints{former.integer("out_features"), former.integer("in_features")});
+  }
   /// A donation that is spelt as a node, assign(variable, value).
   void read_assignment(Item inputs, const Place& place) {
     std::vector<ValueId> values;
@@ -612,12 +631,20 @@ class Reader {
       else
         types.emplace_back(graph_.type(node.inputs.back()));
     });
+    Attributes former;
     each_pair(attributes, place.at("attributes"), [&](const std::string& key, Item value, const Place& at) {
       const AttributeSpec* const spec = node.op->find_attribute(key);
+      if (spec == nullptr) {
+        if (const std::optional<AttributeType> type = type_of_former(*node.op, key)) {
+          former.set(key, attribute(value, *type, at));
+          return;
+        }
+      }
       if (spec == nullptr) fail(at, "an attribute of '" + std::string(node.op->name) + "'", "another name");
       if (node.attributes.find(key)) fail(at, "each attribute once", "it twice");
       node.attributes.set(key, attribute(value, spec->type, at));
     });
+    if (former.begin() != former.end()) take_former(node, former);
     expect(phase, Kind::text, place.at("phase"));
     bool known_phase = false;
     for (Phase p : {Phase::prepare, Phase::forward, Phase::backward, Phase::update})

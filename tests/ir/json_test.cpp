@@ -137,6 +137,47 @@ TEST(Json, ReadsAssignmentsAsDonations) {
   }
 }
 
+// Graphs that were saved when `linear` itself was packed and had an epilogue.
+TEST(Json, ReadsProductsThatSayWhatLoweredOnesDo) {
+  const ScalarProgram relu{1, {{"relu", {0}, {}, DType::f32}}};
+  const std::string relu_text =
+      R"({"inputs": 1, "steps": [{"op": "relu", "arguments": [0], "constants": {}, "dtype": "f32"}]})";
+  const struct {
+    std::string attributes;
+    Shape weight;
+    const char* op;
+    Attributes now;
+  } cases[] = {
+      {R"("epilogue": {"inputs": 0, "steps": []}, "in_features": 4, "out_features": 3, "packed": false)",
+       {3, 4},
+       "linear",
+       {}},
+      {"\"epilogue\": " + relu_text + R"(, "in_features": 4, "out_features": 3, "packed": false)",
+       {3, 4},
+       "lowered_linear",
+       {{"epilogue", relu}}},
+      {R"("epilogue": {"inputs": 0, "steps": []}, "in_features": 4, "out_features": 3, "packed": true)",
+       {1, 4, 16},
+       "lowered_linear",
+       {{"packed", true}, {"weight_shape", Ints{3, 4}}}},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.attributes);
+    Graph g;
+    const ValueId x = g.add_input("x", {DType::f32, {2, 4}}), w = g.add_parameter("w", {DType::f32, c.weight}, false);
+    g.outputs = {g.call(c.op, {x, w}, c.now, {})};
+    g.value(g.outputs[0]).name = "y";
+    const std::string now = to_json(g);
+    std::string old = now;
+    const std::size_t op = old.find("\"op\": \""), begin = old.find("\"attributes\": {"),
+                      end = old.find("}, \"phase\"");
+    ASSERT_NE(end, std::string::npos) << old;
+    old.replace(begin, end - begin, "\"attributes\": {" + c.attributes);
+    old.replace(op + 7, old.find('"', op + 7) - op - 7, "linear");
+    EXPECT_EQ(to_json(from_json(old, "graph.json")), now);
+  }
+}
+
 TEST(Text, SaysTheSameAsTheJson) {
   const Graph g = everything();
   const std::string text = to_text(g);
