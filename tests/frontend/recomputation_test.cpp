@@ -156,7 +156,7 @@ TEST(Recomputation, OfModulesGivesTheSameBitsInLessMemory) {
       const codegen::Plan before = codegen::make_plan(without), after = codegen::make_plan(with);
       codegen::verify_plan(with, after);
       if (!in_backward) {
-        EXPECT_LE(static_cast<double>(after.arena_bytes), n.share * static_cast<double>(before.arena_bytes));
+        EXPECT_LE(static_cast<double>(after.arena_bytes()), n.share * static_cast<double>(before.arena_bytes()));
       }
       EXPECT_GT(codegen::recomputation_of(with, after).slowdown, 0);
     }
@@ -166,7 +166,7 @@ TEST(Recomputation, MeetsAMemoryBudgetWithTheSameBits) {
   for (const Network& n : networks()) {
     SCOPED_TRACE(n.name);
     const ir::Graph whole = lowered(n.record([](auto&, auto&) {}));
-    const std::int64_t before = codegen::make_plan(whole).arena_bytes;
+    const std::int64_t before = codegen::make_plan(whole).arena_bytes();
     const auto expected = step(whole);
     // The fewest bytes are what the error names.
     std::string text = error_of([&] { lowered(n.record([](auto& graph, auto&) { graph.memory_budget(1); })); });
