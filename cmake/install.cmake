@@ -13,7 +13,7 @@ if(TARGET graven_command)
 endif()
 install(DIRECTORY frontend/include/graven DESTINATION ${GRAVEN_INCLUDE_DIR} FILES_MATCHING PATTERN "*.h")
 # What the public headers speak of: the graph and the options of emission. Not the kernels, not the generator's inside.
-file(GLOB IR_HEADERS ir/*.h)
+file(GLOB IR_HEADERS ir/*.h ir/op_list.inc)
 install(FILES ${IR_HEADERS} DESTINATION ${GRAVEN_INCLUDE_DIR}/ir)
 install(FILES ir/passes/pass.h DESTINATION ${GRAVEN_INCLUDE_DIR}/ir/passes)
 install(FILES codegen/emit/project.h DESTINATION ${GRAVEN_INCLUDE_DIR}/codegen/emit)

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -43,10 +44,17 @@ class Slots {
     const std::size_t offset = bytes_;
     bytes_ += (sizeof(T) * count + Device::alignment - 1) / Device::alignment * Device::alignment;
     slots_.push_back(
-        {&slot, offset, [](void* at, char* tensor) { *static_cast<T**>(at) = reinterpret_cast<T*>(tensor); }});
+        {&slot, offset, count, [](void* at, char* tensor) { *static_cast<T**>(at) = reinterpret_cast<T*>(tensor); }});
     return offset;
   }
   std::size_t bytes() const { return bytes_; }
+  /// The elements that `slot` was added with.
+  template <class T>
+  std::int64_t count_of(const T* const& slot) const {
+    for (const Slot& s : slots_)
+      if (s.at == static_cast<const void*>(&slot)) return static_cast<std::int64_t>(s.count);
+    return 0;
+  }
   /// The block has bytes() bytes.
   void point_into(char* block) const {
     for (const Slot& s : slots_) s.set(s.at, block + s.offset);
@@ -55,7 +63,7 @@ class Slots {
  private:
   struct Slot {
     void* at;
-    std::size_t offset;
+    std::size_t offset, count;
     void (*set)(void* at, char* tensor);
   };
   std::vector<Slot> slots_;
@@ -118,13 +126,14 @@ class TensorBlock {
 };
 
 /// Inputs and outputs of calls. The host's stay where the caller has them; a device has memory of its own for them, of
-/// the largest size.
+/// the largest size. Counts are in elements, and may be left out where there is but one size.
 template <class Device>
 class CallMemory {
  public:
+  /// On a device.
   template <class T>
   void add(T*& slot, std::size_t most) {
-    if constexpr (!Device::is_host) slots_.add(slot, most);
+    slots_.add(slot, most);
   }
   std::size_t bytes() const { return slots_.bytes(); }
   void allocate(Device& device) {
@@ -133,11 +142,11 @@ class CallMemory {
   }
   /// `slot` points to what the caller has at `given`, once the device comes to the calls.
   template <class T>
-  void send(Device& device, const T*& slot, const T* given, std::int64_t count) {
+  void send(Device& device, const T*& slot, const T* given, std::int64_t count = -1) {
     if constexpr (Device::is_host)
       slot = given;
     else
-      device.upload(const_cast<T*>(slot), given, count);
+      device.upload(const_cast<T*>(slot), given, count < 0 ? slots_.count_of(slot) : count);
   }
   /// Calls write to `slot`; fetch() after them brings it to `given`.
   template <class T>
@@ -145,8 +154,9 @@ class CallMemory {
     if constexpr (Device::is_host) slot = given;
   }
   template <class T>
-  void fetch(Device& device, T* given, const T* slot, std::int64_t count) {
-    if constexpr (!Device::is_host) device.download(given, slot, count);
+  void fetch(Device& device, T* given, T*& slot, std::int64_t count = -1) {
+    if constexpr (!Device::is_host)
+      device.download(given, static_cast<const T*>(slot), count < 0 ? slots_.count_of(slot) : count);
   }
 
  private:
@@ -158,22 +168,19 @@ class CallMemory {
 template <class Device>
 class Copies {
  public:
-  /// The tensor, as soon as the device is synchronized. `i` says which it is: it takes memory once.
-  template <class T>
-  T* of(Device& device, std::size_t i, T* tensor, std::int64_t count) {
-    if constexpr (Device::is_host) {
-      return tensor;
-    } else {
-      if (copies_.size() <= i) copies_.resize(i + 1);
-      copies_[i].resize(static_cast<std::size_t>(count) * sizeof(T));
-      T* const copy = reinterpret_cast<T*>(copies_[i].data());
-      device.download(copy, static_cast<const T*>(tensor), count);
-      return copy;
+  /// The tensor, as soon as the device is synchronized. The copy of a path takes memory once.
+  Variable of(Device& device, Variable tensor) {
+    if constexpr (!Device::is_host) {
+      std::vector<char>& copy = copies_[tensor.path];
+      copy.resize(tensor.bytes());
+      device.download(copy.data(), static_cast<const char*>(tensor.data), static_cast<std::int64_t>(copy.size()));
+      tensor.data = copy.data();
     }
+    return tensor;
   }
 
  private:
-  std::vector<std::vector<std::byte>> copies_;
+  std::map<std::string, std::vector<char>> copies_;
 };
 
 /// The losses of a step: numbers that calls compute one by one, of which the host wants the sum.

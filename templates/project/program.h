@@ -115,9 +115,12 @@ struct Sizes {
 {% if training and on_device %}
 /// The numbers that change from step to step, where they lie on the device: the same calls do for every step.
 struct HyperOnDevice {
+{% if accumulates %}
   explicit HyperOnDevice(const Hyper* numbers)
-      : step(&numbers->step), seed(&numbers->seed){% if accumulates %}, part(&numbers->part),
-        parts(&numbers->parts), draw(&numbers->draw){% endif %} {
+      : step(&numbers->step), seed(&numbers->seed), part(&numbers->part), parts(&numbers->parts), draw(&numbers->draw) {
+{% else %}
+  explicit HyperOnDevice(const Hyper* numbers) : step(&numbers->step), seed(&numbers->seed) {
+{% endif %}
 {% if group_count > 0 %}
     for (int group = 0; group < @{ group_count }@; ++group) learning_rates[group] = &numbers->learning_rates[group];
 {% endif %}

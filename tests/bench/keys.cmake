@@ -37,12 +37,12 @@ endif()
 bench(0 line --machine --threads 1)
 expect_numbers("${line}" threads gflops gbps)
 
-# Every workload has a program for its peers; those of any size are the same networks.
+# Every workload has a program for its peers; those of any size, and those of a memory budget, are the same networks.
 bench(0 listed --list)
 file(READ ${CMAKE_CURRENT_LIST_DIR}/peers/workloads.py peers)
 string(REGEX MATCHALL "[^\n]+" names "${listed}")
 foreach(name IN LISTS names)
-  string(REGEX REPLACE "-any$" "" network "${name}")
+  string(REGEX REPLACE "-(any|kept|half)$" "" network "${name}")
   string(FIND "${peers}" "\"${network}\"" at)
   if(at EQUAL -1)
     message(FATAL_ERROR "peers/workloads.py has no ${name}")

@@ -317,7 +317,7 @@ TEST(Review, Gpt2HasNoMasksNoPadsAndNoBiasesOfTheirOwn) {
   for (const ir::Node& node : graph.nodes) {
     const std::string_view op = node.op->name;
     ++count[op];
-    with_bias += op == "matmul" && node.inputs.size() > 2 && node.inputs[2] != ir::kNone;
+    with_bias += (op == "matmul" || op == "lowered_matmul") && node.inputs.size() > 2 && node.inputs[2] != ir::kNone;
     if (op == "softmax" || op == "softmax_backward") {
       EXPECT_TRUE(node.attributes.flag("causal"));
     }

@@ -44,12 +44,14 @@ struct [[gnu::visibility("hidden")]] Weights::Memory {
 
 struct [[gnu::visibility("hidden")]] Model::Memory {
   Memory(std::shared_ptr<const Weights> given, int number) : weights(std::move(given)), device(number) {
+{% if on_device %}
 {% for input in inputs %}
     inputs.add(in.@{ input.member }@, @{ input.storage }@);
 {% endfor %}
 {% for output in outputs %}
     outputs.add(out.@{ output.member }@, @{ output.storage }@);
 {% endfor %}
+{% endif %}
     Device::require_memory(inputs.bytes() + outputs.bytes() + kArenaBytes, "inputs, outputs and the memory plan");
     inputs.allocate(device);
     outputs.allocate(device);
@@ -128,15 +130,16 @@ void Model::forward(@{ parameters }@, @{ output_parameters }@) {
   step.size.@{ symbol.identifier }@ = @{ symbol.identifier }@;
 {% endfor %}
 {% for input in inputs %}
-  own.inputs.send(own.device, own.in.@{ input.member }@, @{ input.converted }@, @{ input.count_in_step }@);
+  own.inputs.send(own.device, own.in.@{ input.member }@, @{ input.converted }@{% if length(symbols) > 0 %},
+                  @{ input.count_in_step }@{% endif %});
 {% endfor %}
 {% for output in outputs %}
   own.outputs.receive(own.out.@{ output.member }@, @{ output.converted }@);
 {% endfor %}
   own.calls.run(own.device, {@{ symbol_list }@}, [&] { own.program.forward(step); });
 {% for output in outputs %}
-  own.outputs.fetch(own.device, @{ output.converted }@,
-                    const_cast<const @{ output.element }@*>(own.out.@{ output.member }@), @{ output.count_in_step }@);
+  own.outputs.fetch(own.device, @{ output.converted }@, own.out.@{ output.member }@{% if length(symbols) > 0 %},
+                    @{ output.count_in_step }@{% endif %});
 {% endfor %}
   own.device.synchronize();
 }

@@ -47,9 +47,10 @@ Hyper complete(Hyper hyper) {
 }
 
 {% endif %}
+Tensor tensor(const runtime::Variable& v) { return {v.path, runtime::name(v.dtype), v.shape, v.data}; }
 std::vector<Tensor> tensors(const std::vector<runtime::Variable>& variables) {
   std::vector<Tensor> list;
-  for (const auto& v : variables) list.push_back({v.path, runtime::name(v.dtype), v.shape, v.data});
+  for (const auto& v : variables) list.push_back(tensor(v));
   return list;
 }
 
@@ -65,9 +66,11 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 #define GRAVEN_FIXED(name, dtype, path, ...) weights.add(param.name, path, runtime::DType::dtype, {__VA_ARGS__});
 #define GRAVEN_STATE(name, dtype, path, ...) states.add(state.name, path, runtime::DType::dtype, {__VA_ARGS__});
 #include "params.h"
+{% if on_device %}
 {% for input in inputs %}
     inputs.add(in.@{ input.member }@, @{ input.storage }@);
 {% endfor %}
+{% endif %}
 {% if updates_in_backward %}
     Device::require_memory(weights.bytes() + states.bytes() + inputs.bytes() + kAllArenaBytes,
                            "weights, states, inputs and the memory plan");
@@ -115,7 +118,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     step.size.@{ symbol.identifier }@ = @{ symbol.identifier }@;
 {% endfor %}
 {% for input in inputs %}
-    inputs.send(device, in.@{ input.member }@, @{ input.converted }@, @{ input.count_in_step }@);
+    inputs.send(device, in.@{ input.member }@, @{ input.converted }@{% if length(symbols) > 0 %},
+                @{ input.count_in_step }@{% endif %});
 {% endfor %}
     return step;
   }
@@ -297,9 +301,11 @@ Tensor Model::scores() const {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
   const auto& buf = own.{% if evaluates_apart %}evaluation_{% endif %}buf;
-  void* const scores = own.scores.of(own.device, 0, @{ output.writable }@, @{ output.storage }@);
+  const runtime::Variable scores{"scores", runtime::DType::@{ output.element }@, {@{ output.maxima }@},
+                                 @{ output.writable }@};
+  const Tensor copy = tensor(own.scores.of(own.device, scores));
   own.device.synchronize();
-  return {"scores", "@{ output.dtype }@", {@{ output.maxima }@}, scores};
+  return copy;
 }
 
 {% if on_device %}
@@ -312,9 +318,9 @@ Tensor Model::predictions() const {
   auto* const found = reinterpret_cast<std::int64_t*>(own.predictions->data());
   argmax(own.device.execution(), reduce_config{.outer = rows, .size = @{ classes }@, .inner = 1}, found,
          const_cast<const @{ output.element }@*>(@{ output.expression }@));
-  void* const predictions = own.scores.of(own.device, 1, found, rows);
+  const Tensor copy = tensor(own.scores.of(own.device, {"predictions", runtime::DType::i64, {rows}, found}));
   own.device.synchronize();
-  return {"predictions", "i64", {rows}, predictions};
+  return copy;
 }
 
 {% endif %}
@@ -364,8 +370,9 @@ std::vector<Tensor> Model::results() const {
   const Device::Guard guard(own.device.number());
   std::vector<Tensor> list;
 {% for output in outputs %}
-  list.push_back({"@{ output.member }@", "@{ output.dtype }@", {@{ output.maxima }@},
-                  own.results.of(own.device, @{ loop.index }@, @{ output.writable }@, @{ output.storage }@)});
+  list.push_back(tensor(own.results.of(
+      own.device, {"@{ output.member }@", runtime::DType::@{ output.element }@, {@{ output.maxima }@},
+                   @{ output.writable }@})));
 {% endfor %}
   own.device.synchronize();
   return list;

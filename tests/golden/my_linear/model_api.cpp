@@ -111,8 +111,6 @@ struct [[gnu::visibility("hidden")]] Weights::Memory {
 
 struct [[gnu::visibility("hidden")]] Model::Memory {
   Memory(std::shared_ptr<const Weights> given, int number) : weights(std::move(given)), device(number) {
-    inputs.add(in.x, 32);
-    outputs.add(out.output, 24);
     Device::require_memory(inputs.bytes() + outputs.bytes() + kArenaBytes, "inputs, outputs and the memory plan");
     inputs.allocate(device);
     outputs.allocate(device);
@@ -176,7 +174,7 @@ void Model::forward(const float* x, std::int64_t batch, float* output) {
   own.inputs.send(own.device, own.in.x, x, 4 * step.size.batch);
   own.outputs.receive(own.out.output, output);
   own.calls.run(own.device, {batch}, [&] { own.program.forward(step); });
-  own.outputs.fetch(own.device, output, const_cast<const f32*>(own.out.output), 3 * step.size.batch);
+  own.outputs.fetch(own.device, output, own.out.output, 3 * step.size.batch);
   own.device.synchronize();
 }
 

@@ -102,9 +102,10 @@ void require_step(const Hyper& hyper) {
   if (hyper.step < 1) throw std::runtime_error("step: expected 1 or more, found " + std::to_string(hyper.step));
 }
 
+Tensor tensor(const runtime::Variable& v) { return {v.path, runtime::name(v.dtype), v.shape, v.data}; }
 std::vector<Tensor> tensors(const std::vector<runtime::Variable>& variables) {
   std::vector<Tensor> list;
-  for (const auto& v : variables) list.push_back({v.path, runtime::name(v.dtype), v.shape, v.data});
+  for (const auto& v : variables) list.push_back(tensor(v));
   return list;
 }
 
@@ -118,8 +119,6 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 #define GRAVEN_FIXED(name, dtype, path, ...) weights.add(param.name, path, runtime::DType::dtype, {__VA_ARGS__});
 #define GRAVEN_STATE(name, dtype, path, ...) states.add(state.name, path, runtime::DType::dtype, {__VA_ARGS__});
 #include "params.h"
-    inputs.add(in.x, 6000);
-    inputs.add(in.y, 2000);
     Device::require_memory(weights.bytes() + gradients.bytes() + states.bytes() + inputs.bytes() + kAllArenaBytes,
                            "weights, gradients, states, inputs and the memory plan");
     gradients.allocate(device);
@@ -146,8 +145,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   /// Sends the inputs on their way.
   Step step(const float* x, const float* y) {
     Step step = whole_step();
-    inputs.send(device, in.x, x, 6000);
-    inputs.send(device, in.y, y, 2000);
+    inputs.send(device, in.x, x);
+    inputs.send(device, in.y, y);
     return step;
   }
   /// Asks for the loss as it is now.
@@ -269,7 +268,7 @@ std::vector<Tensor> Model::results() const {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
   std::vector<Tensor> list;
-  list.push_back({"output", "f32", {}, own.results.of(own.device, 0, memory_->buf.loss_fn_sum, 1)});
+  list.push_back(tensor(own.results.of(own.device, {"output", runtime::DType::f32, {}, memory_->buf.loss_fn_sum})));
   own.device.synchronize();
   return list;
 }
