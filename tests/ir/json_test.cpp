@@ -148,7 +148,7 @@ TEST(Json, ReadsProductsThatSayWhatLoweredOnesDo) {
     const char* op;
     Attributes now;
   } cases[] = {
-      {R"("epilogue": {"inputs": 0, "steps": []}, "in_features": 4, "out_features": 3, "packed": false)",
+      {R"("epilogue": {"inputs": 1, "steps": []}, "in_features": 4, "out_features": 3, "packed": false)",
        {3, 4},
        "linear",
        {}},
@@ -156,7 +156,7 @@ TEST(Json, ReadsProductsThatSayWhatLoweredOnesDo) {
        {3, 4},
        "lowered_linear",
        {{"epilogue", relu}}},
-      {R"("epilogue": {"inputs": 0, "steps": []}, "in_features": 4, "out_features": 3, "packed": true)",
+      {R"("epilogue": {"inputs": 1, "steps": []}, "in_features": 4, "out_features": 3, "packed": true)",
        {1, 4, 16},
        "lowered_linear",
        {{"packed", true}, {"weight_shape", Ints{3, 4}}}},

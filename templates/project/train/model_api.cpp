@@ -1,8 +1,6 @@
 @{ banner }@
 // The memory of the model, its files, and both interfaces of model.h.
-{% if evaluates_apart %}
 #include <algorithm>
-{% endif %}
 #include <cstdio>
 #include <cstring>
 #include <new>
@@ -94,6 +92,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   { constexpr std::size_t at = offset; evaluation_buf.name = reinterpret_cast<dtype*>(arena->data() + at); }
 #include "evaluation_plan.h"
 {% endif %}
+{% if on_device %}
     device.rehearse([&] {
       const Step step = whole_step();
 {% for function in functions %}
@@ -103,6 +102,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
       program.evaluate(EvaluationStep{device.execution(), in, param, evaluation_buf});
 {% endif %}
     });
+{% endif %}
   }
 
   /// With the largest sizes that there can be.
@@ -129,23 +129,6 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     losses.fetch(device, @{ loop.index }@, const_cast<const @{ loss.element }@*>(@{ loss.expression }@));
 {% endfor %}
   }
-{% if evaluates_apart %}
-  EvaluationStep evaluation(@{ parameters }@) {
-    [[maybe_unused]] const Step checked = step(@{ argument_names }@);
-    EvaluationStep evaluation{device.execution(), in, param, evaluation_buf};
-{% for symbol in symbols %}
-    evaluation.size.@{ symbol.identifier }@ = checked.size.@{ symbol.identifier }@;
-{% endfor %}
-    return evaluation;
-  }
-  /// The same of an evaluation.
-  void fetch_evaluation_loss() {
-    const auto& buf = evaluation_buf;
-{% for loss in evaluation_losses %}
-    losses.fetch(device, @{ loop.index }@, const_cast<const @{ loss.element }@*>(@{ loss.expression }@));
-{% endfor %}
-  }
-{% endif %}
   /// The loss that was asked for.
   double loss() const {
     device.synchronize();
@@ -186,12 +169,9 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   const Hyper& hyper = *numbers.data();
 {% endif %}
   const Program& program = choose_program();
-  Device::Calls step_calls, forward_calls;
+  Device::Calls step_calls, forward_calls, evaluation_calls;
 {% if not updates_in_backward %}
   Device::Calls backward_calls, update_calls;
-{% endif %}
-{% if evaluates_apart %}
-  Device::Calls evaluation_calls;
 {% endif %}
 };
 
@@ -285,10 +265,15 @@ double Model::evaluate(@{ parameters }@) {
 {% if evaluates_apart %}
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
-  const EvaluationStep step = own.evaluation(@{ argument_names }@);
+  [[maybe_unused]] const Step sized = own.step(@{ argument_names }@);
+  const EvaluationStep step{own.device.execution(), own.in, own.param,
+                            own.evaluation_buf{% if length(symbols) > 0 %}, sized.size{% endif %}};
   own.evaluation_calls.run(own.device, {@{ symbol_list }@}, [&] {
+    const auto& buf = own.evaluation_buf;
     own.program.evaluate(step);
-    own.fetch_evaluation_loss();
+{% for loss in evaluation_losses %}
+    own.losses.fetch(own.device, @{ loop.index }@, const_cast<const @{ loss.element }@*>(@{ loss.expression }@));
+{% endfor %}
   });
   return own.loss();
 {% else %}
@@ -354,14 +339,14 @@ std::vector<Tensor> Model::states() const {
 std::vector<std::int64_t> Model::skipped_steps() const {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
-  const std::int64_t* const counts[] = {
+  const runtime::Variable counts[] = {
 {% for state in skipped %}
-      own.skipped.of(own.device, @{ loop.index }@, own.@{ state }@, 1),
+      own.skipped.of(own.device, {"@{ loop.index }@", runtime::DType::i64, {}, own.@{ state }@}),
 {% endfor %}
   };
   own.device.synchronize();
   std::vector<std::int64_t> list;
-  for (const std::int64_t* const count : counts) list.push_back(*count);
+  for (const runtime::Variable& count : counts) list.push_back(*static_cast<const std::int64_t*>(count.data));
   return list;
 }
 {% endif %}
