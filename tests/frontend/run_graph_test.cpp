@@ -11,7 +11,9 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "tests/frontend/error_text.h"
 
@@ -62,6 +64,35 @@ struct InTurn : nn::Graph<InTurn> {
     optimizer.step();
   }
 };
+
+/// Results that somebody holds stay what they are; the memory of those that nobody does is used again.
+TEST(CompiledGraphs, ResultsAreWrittenIntoARing) {
+  struct Square : nn::Graph<Square> {
+    Tensor build(Tensor x) { return x * x; }
+  };
+  for (const int size : {0, 1, 2, 3}) {
+    SCOPED_TRACE(size);
+    Square graph;
+    graph.set_outputs_buffer_size(size);
+    const std::string shown = graph.repr();
+    EXPECT_EQ(shown.find("outputs_buffer_size=" + std::to_string(size)) != std::string::npos, size != 2) << shown;
+    std::set<const float*> places;
+    for (int call = 1; call <= 8; ++call) places.insert(graph(full({1000}, call)).data<float>());
+    if (size > 0) {
+      EXPECT_LE(places.size(), static_cast<std::size_t>(size));
+    }
+    std::vector<Tensor> held;
+    for (int call = 1; call <= 5; ++call) held.push_back(graph(full({1000}, call)));
+    for (int call = 1; call <= 5; ++call) {
+      EXPECT_EQ(held[static_cast<std::size_t>(call - 1)].min().item<float>(), static_cast<float>(call * call));
+      EXPECT_EQ(held[static_cast<std::size_t>(call - 1)].max().item<float>(), static_cast<float>(call * call));
+    }
+    EXPECT_NE(error_of([&] { graph.set_outputs_buffer_size(4); }).find("is recorded already"), std::string::npos);
+  }
+  Square graph;
+  EXPECT_NE(error_of([&] { graph.set_outputs_buffer_size(-1); }).find("must not be negative, got -1"),
+            std::string::npos);
+}
 
 TEST(CompiledGraphs, ShareTheirOptimizersStateWithEagerSteps) {
   const Tensor x = tensor({{0.5, -1.0, 2.0}, {1.5, 0.25, -0.75}});
