@@ -487,10 +487,7 @@ void GraphBase::update_in_backward(bool on, Location where) {
 }
 
 void GraphBase::set_gradient_accumulation_steps(std::int64_t steps, Location where) {
-  if (is_compiled())
-    fail_at("set_gradient_accumulation_steps: " + state_->name +
-                " is recorded already; ask for it before compile() and the first call",
-            where);
+  state_->require_not_recorded("set_gradient_accumulation_steps", where);
   if (steps < 1)
     fail_at("set_gradient_accumulation_steps: the number of parts must be positive, got " + std::to_string(steps),
             where);
@@ -498,16 +495,12 @@ void GraphBase::set_gradient_accumulation_steps(std::int64_t steps, Location whe
 }
 
 void GraphBase::set_grad_scaler(const amp::GradScaler& scaler, Location where) {
-  if (is_compiled())
-    fail_at("set_grad_scaler: " + state_->name + " is recorded already; ask for it before compile() and the first call",
-            where);
+  state_->require_not_recorded("set_grad_scaler", where);
   state_->scaler = scaler.is_enabled() ? scaler.state() : nullptr;
 }
 
 void GraphBase::enable_amp(DType dtype, bool on, Location where) {
-  if (is_compiled())
-    fail_at("enable_amp: " + state_->name + " is recorded already; ask for it before compile() and the first call",
-            where);
+  state_->require_not_recorded("enable_amp", where);
   if (dtype != DType::f16 && dtype != DType::bf16)
     fail_at("enable_amp: expected f16 or bf16, got " + std::string(ir::name(dtype)), where);
   state_->amp = on ? std::optional(dtype) : std::nullopt;
