@@ -179,7 +179,7 @@ Plan make_plan(const ir::Graph& graph, const Target& target, bool keep_results) 
   plan.keeps_results = keep_results || !graph.optimizers.empty() || !graph.losses.empty();
   std::vector<ir::KernelCall> calls;
   calls.reserve(graph.nodes.size());
-  for (const ir::Node& node : graph.nodes) calls.push_back(target.lower({graph, node}));
+  for (const ir::Node& node : graph.nodes) calls.push_back(target.passes.lower({graph, node}));
   std::vector<const ir::KernelCall*> by_node;
   for (const ir::KernelCall& call : calls) by_node.push_back(&call);
   const Storage storage(graph, plan.alignment, plan.keeps_results, by_node, ir::memory_spaces(graph, target.passes));

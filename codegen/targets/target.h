@@ -56,11 +56,8 @@ struct TargetStyle {
 };
 
 struct Target {
-  ir::TargetTraits passes;  ///< with its name, as in --target and in graph.json
-  std::string title;        ///< in sentences: "the CPU"
-  /// The kernel that a node becomes. User error naming the node and what it would need when the operator, its dtype or
-  /// its layout is not covered.
-  ir::KernelCall (*lower)(const ir::NodeView& node) = nullptr;
+  ir::TargetTraits passes;         ///< with its name, as in --target and in graph.json, and how nodes become kernels
+  std::string title;               ///< in sentences: "the CPU"
   std::int64_t alignment = 64;     ///< of what lies in the arena, in bytes
   bool constants_in_code = false;  ///< small ones are arrays in the text; else they lie among the weights
   TargetStyle style;

@@ -40,7 +40,8 @@ struct TargetTraits {
   std::span<const std::string_view> streams = kStream;
   /// nullptr: all in the first ones. Of a copy the stream counts, for it may read another space than it writes.
   Place (*place)(const NodeView& node) = nullptr;
-  /// The kernel that a node becomes; nullptr: nobody says, and none works in place or in memory of its own.
+  /// The kernel that a node becomes. User error naming the node and what it would need when the operator, its dtype or
+  /// its layout is not covered. nullptr, where nothing is planned: none works in place or in memory of its own.
   KernelCall (*lower)(const NodeView& node) = nullptr;
   /// Bytes of the arena of a graph that has been through all passes; nullptr: nobody plans, an estimate has to do.
   std::int64_t (*arena_bytes)(const Graph& graph, const TargetTraits& target) = nullptr;

@@ -70,7 +70,7 @@ KernelCall lower(const NodeView& node) {
 const Target& planning_target() {
   static const Target target = [] {
     Target t = target_named({});
-    t.lower = lower;
+    t.passes.lower = lower;
     return t;
   }();
   return target;

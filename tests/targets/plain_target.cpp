@@ -25,9 +25,8 @@ ir::KernelCall lower(const ir::NodeView& node) {
 }
 
 codegen::Target make() {
-  codegen::Target target{.passes = {.name = "plain"},
+  codegen::Target target{.passes = {.name = "plain", .lower = lower},
                          .title = "plain loops",
-                         .lower = lower,
                          .constants_in_code = true,
                          .style = codegen::cpu_target().style};  // the memory is the host's: so are the model's files
   target.style.calls.release.clear();

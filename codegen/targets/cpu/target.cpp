@@ -8,7 +8,7 @@ namespace graven::codegen {
 namespace {
 
 Target make_cpu_target() {
-  Target target{.passes = ir::kHost, .title = "the CPU", .lower = lower_for_cpu, .style = {}};
+  Target target{.passes = ir::kHost, .title = "the CPU", .style = {}};
   target.passes.lower = lower_for_cpu;
   target.passes.arena_bytes = planned_arena_bytes;
   target.constants_in_code = true;

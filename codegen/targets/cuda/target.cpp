@@ -18,7 +18,6 @@ Target make_cuda_target() {
                            .lower = lower_for_cuda,
                            .arena_bytes = planned_arena_bytes},
                 .title = "CUDA",
-                .lower = lower_for_cuda,
                 .alignment = 256,  // what the libraries' widest loads and cudaMalloc agree on
                 .style = {}};
   TargetStyle& style = target.style;
