@@ -30,6 +30,7 @@ inline const codegen::Target& scattered_target() {
   static const codegen::Target target = [] {
     codegen::Target t = codegen::cpu_target();
     t.passes = kScattered;
+    t.passes.lower = codegen::cpu_target().passes.lower;
     t.title = "scattered work";
     return t;
   }();
