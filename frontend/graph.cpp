@@ -165,6 +165,7 @@ struct GraphState {
   int threads = 0;
   bool update_in_backward = false;
   std::int64_t parts = 1;                          ///< of a step's batch
+  bool data_parallel = false;                      ///< ranks share a step
   std::shared_ptr<amp::GradScaler::State> scaler;  ///< none: losses are not scaled
   std::optional<DType> amp;
   std::int64_t memory_budget = 0;
@@ -492,6 +493,11 @@ void GraphBase::set_gradient_accumulation_steps(std::int64_t steps, Location whe
     fail_at("set_gradient_accumulation_steps: the number of parts must be positive, got " + std::to_string(steps),
             where);
   state_->parts = steps;
+}
+
+void GraphBase::enable_data_parallel(bool on, Location where) {
+  state_->require_not_recorded("enable_data_parallel", where);
+  state_->data_parallel = on;
 }
 
 void GraphBase::set_grad_scaler(const amp::GradScaler& scaler, Location where) {
@@ -822,6 +828,9 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
     throw UserError("set_gradient_accumulation_steps: " + state_->name +
                     " has no optimizer, so there are no gradients");
   if (state_->parts > 1) graph.config[std::string(ir::kAccumulationSteps)] = state_->parts;
+  if (state_->data_parallel && state_->optimizers.empty())
+    throw UserError("enable_data_parallel: " + state_->name + " has no optimizer, so there are no gradients");
+  if (state_->data_parallel) graph.config[std::string(ir::kDataParallel)] = true;
   if (state_->scaler && state_->optimizers.empty())
     throw UserError("set_grad_scaler: " + state_->name + " has no optimizer, so there are no gradients");
   if (state_->scaler) {
@@ -1060,8 +1069,8 @@ std::string GraphState::text(int with_operators) const {
   text += std::string("  (CONFIG:config:GraphConfig(training=") + (s.optimizers.empty() ? "False" : "True") +
           (s.update_in_backward ? ", update_in_backward=True" : "") +
           (s.amp ? ", amp=" + std::string(ir::name(*s.amp)) : "") +
-          (s.parts > 1 ? fmt::format(", gradient_accumulation_steps={}", s.parts) : "") + scaler_text() +
-          s.configuration() + ", ))\n";
+          (s.parts > 1 ? fmt::format(", gradient_accumulation_steps={}", s.parts) : "") +
+          (s.data_parallel ? ", data_parallel=True" : "") + scaler_text() + s.configuration() + ", ))\n";
   const auto line = [&](const char* kind, const char* suffix, std::size_t i, ir::ValueId v) {
     text += "  (" + std::string(kind) + ":_" + s.name + "-" + suffix + "_" + std::to_string(i) + ":" +
             describe_tensor(s.now.trace->graph.type(v), false, false) + ")\n";

@@ -172,6 +172,8 @@ struct Tree {
 
 /// Key of Graph::config, an integer: so many parts of a batch are one step (ir/passes/accumulate_gradients.cpp).
 inline constexpr std::string_view kAccumulationSteps = "gradient_accumulation_steps";
+/// Key of Graph::config, a boolean: several processes, ranks, train together (ir/passes/reduce_gradients.cpp).
+inline constexpr std::string_view kDataParallel = "data_parallel";
 /// Keys of Graph::config, numbers: what the losses are scaled by at first, and how that changes
 /// (ir/passes/scale_losses.cpp). A graph scales its losses where it has the first.
 inline constexpr std::string_view kLossScale = "grad_scaler.init_scale", kScaleGrowth = "grad_scaler.growth_factor",

@@ -263,6 +263,9 @@ struct OpDef {
   AmpClass amp = AmpClass::gray;
   bool commutative = false;
   bool random = false;  ///< depends on the step's seed: never folded, never merged
+  /// Ranks run it together. It is begun where the node stands and done when the node's phase is: only nodes of a later
+  /// phase read its results.
+  bool collective = false;
   bool packs = false;   ///< OpDef::packing of others; the reference kernels take the weight as it was
   /// An update: what it adds to the parameters is proportional to their gradients.
   bool change_is_proportional = false;

@@ -409,6 +409,10 @@ class Verifier {
                " results, fewer than what it changes of its inputs");
     variable_ = variable_of(graph_);
     ByValue<bool> updated;
+    ByValue<NodeId> collective{-1};
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
+      if (graph_.nodes[n].op->collective)
+        for (const ValueId v : graph_.nodes[n].outputs) collective[v] = static_cast<NodeId>(n);
     for (const Node& node : graph_.nodes) {
       if (node.is(kFiniteStep)) counts_steps_[node.outputs[0]] = true;
       // What a scaled loss keeps belongs to no update.
@@ -419,6 +423,9 @@ class Verifier {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
       if (has_rate(node)) check_update(n);
+      for (const ValueId v : node.inputs)
+        if (v != kNone && collective(v) >= 0 && node.phase == graph_.nodes[at(collective(v))].phase)
+          broken(node_text(n) + " reads " + value_text(v) + " in the phase whose end completes it");
       for (const auto& [input, output] : donated_by(node))
         if (variable_(node.outputs[output]) == kNone)
           broken(node_text(n) + " changes " + value_text(node.inputs[input]) + ", but nothing is to hold " +

@@ -34,14 +34,18 @@ inline std::string clock_time(double seconds) {
 class Progress {
  public:
   /// `done` of `total` steps were done before (a resumed epoch).
-  Progress(const char* title, std::int64_t total, std::int64_t done = 0)
-      : total_(total), start_(done), terminal_(::isatty(STDERR_FILENO) != 0), interval_(terminal_ ? 0.1 : 10) {
+  Progress(const char* title, std::int64_t total, std::int64_t done = 0, bool shown = true)
+      : total_(total),
+        start_(done),
+        shown_(shown),
+        terminal_(::isatty(STDERR_FILENO) != 0),
+        interval_(terminal_ ? 0.1 : 10) {
     std::snprintf(title_, sizeof title_, "%s", title);
   }
 
   void update(std::int64_t done, double loss, std::int64_t samples) {
     const double now = watch_.seconds();
-    if (now < due_ || now < interval_) return;
+    if (!shown_ || now < due_ || now < interval_) return;
     due_ = now + interval_;
     const double rate = static_cast<double>(samples) / now;
     const double left =
@@ -75,7 +79,7 @@ class Progress {
 
   char title_[64];
   std::int64_t total_, start_;
-  bool terminal_, drawn_ = false;
+  bool shown_, terminal_, drawn_ = false;
   double interval_, due_ = 0;
   Stopwatch watch_;
 };

@@ -17,8 +17,10 @@
 #include "machine.h"
 #include "number.h"
 #include "progress.h"
+#include "ranks.h"
 #include "safetensors.h"
 #include "sampler.h"
+#include "sha256.h"
 #include "signals.h"
 #include "stopwatch.h"
 
@@ -34,7 +36,7 @@ struct Options {
   std::int64_t epochs = 1, steps = 0, batch = 1, accumulation_steps = 1, seed = 0, warmup = 0, total_steps = 0;
   std::int64_t checkpoint_every = 0, save_every = 1, keep = 3, eval_every = 1, print_every = 1, log_every = 1,
                bench = 0;
-  double lr = 0, bench_seconds = 0;
+  double lr = 0, bench_seconds = 0, rank_timeout = 600;
   bool shuffle = true, drop_last = false, overwrite = false;
   Normalization normalization;
   Execution execution;
@@ -75,7 +77,8 @@ void register_options(Arguments& a, Options& o, const TrainingDescription& descr
       "stop after step N, counted from the run's first; without --epochs, as many epochs as it takes; 0: no limit");
   a.integer("batch", o.batch, least_batch, description.batch, "N", "samples a step");
   a.integer("accumulation-steps", o.accumulation_steps, 1, kMany, "N",
-            "batches of a step: one update, by the mean of their gradients");
+            description.data_parallel ? "batches of a step on each rank: one update, by the mean of all their gradients"
+                                      : "batches of a step: one update, by the mean of their gradients");
   a.number("lr", o.lr, 0, 1e30, "X", "learning rate of the first parameter group; the others keep their ratio to it");
   a.integer("warmup", o.warmup, 0, kMany, "N",
             "steps of linear warm-up in place of the schedule's own; 0: the schedule's own");
@@ -84,6 +87,9 @@ void register_options(Arguments& a, Options& o, const TrainingDescription& descr
   a.text("weights", o.weights, "FILE",
          "initial weights; a bare name is looked for beside the program, above it, in share/ there, and here");
   o.execution.add_option(a);
+  if (description.data_parallel)
+    a.number("rank-timeout", o.rank_timeout, 1, 1e9, "S",
+             "seconds that a rank waits for the others before it gives up");
   a.section("Checkpoints");
   a.text("out", o.out, "DIR", "where checkpoints go; empty: none are made");
   a.optional_text("resume", o.resume, "newest", "PATH",
@@ -111,7 +117,9 @@ class Trainer {
         description_(model.description()),
         options_(std::move(options)),
         arguments_(arguments),
-        log_(options_.log) {}
+        log_(ranks_.is_first() ? options_.log : std::string()) {
+    ranks_.set_time_limit(options_.rank_timeout);
+  }
 
   int run();
   void bench();
@@ -126,6 +134,11 @@ class Trainer {
   void save();
   void set_learning_rates();
   void prepare_schedules();
+  void require_same_run();
+  void share_state();
+  void share_weights();
+  void agree_on_stop();
+  void warn(const std::string& text) const;
   [[noreturn]] void fail_on_loss(double loss) const;
   std::string epoch_title() const;
   bool epoch_is_due(std::int64_t every) const;
@@ -134,8 +147,10 @@ class Trainer {
   }  ///< of the epoch so far
   void report_epoch(const std::optional<Evaluation>& evaluation, double loss, double seconds);
   void report_last_step(double seconds) const;
-  int stop_signal() const { return signals_ ? signals_->received() : 0; }
+  /// With several ranks it is what they have agreed on last.
+  int stop_signal() const { return ranks_.size() > 1 ? agreed_signal_ : signals_ ? signals_->received() : 0; }
 
+  Ranks& ranks_ = Ranks::all();
   TrainableModel& model_;
   const TrainingDescription& description_;
   Options options_;
@@ -154,11 +169,16 @@ class Trainer {
   TrainingState state_;
   std::int64_t saved_step_ = -1;
   std::string saved_path_;
+  int agreed_signal_ = 0;
   std::optional<StopSignals> signals_;  ///< while the loop runs: before it, a signal simply ends the program
 };
 
 void Trainer::start() {
-  model_.start(options_.execution.number());
+  const int number = options_.execution.number();
+  // Each of several ranks has its share of the processors, where nobody says how many threads it has.
+  const int sharing = ranks_.sharing_processors();
+  const bool chosen = options_.execution.on_device || options_.execution.threads > 0;
+  model_.start(chosen ? number : std::max(number / sharing, 1));
   if (options_.execution.no_cuda_graph) model_.use_cuda_graph(false);
   weights_ = model_.weights();
   states_ = model_.states();
@@ -210,9 +230,7 @@ void Trainer::set_learning_rates() {
 
 void Trainer::resume() {
   const std::string& from = options_.resume;
-  const auto report = [](const std::string& text) {
-    std::fprintf(stderr, "warning: %s; looking for an older one\n", text.c_str());
-  };
+  const auto report = [this](const std::string& text) { warn(text + "; looking for an older one"); };
   std::string path = from;
   TrainingState loaded;
   if (from != "newest" && kind_of(join(from, "manifest.json")) == FileKind::regular) {
@@ -239,8 +257,7 @@ void Trainer::resume() {
   const auto take = [&](const char* option, auto TrainingState::* field) {
     if (!arguments_.given(option) || chosen.*field == loaded.*field) return;
     state_.*field = chosen.*field;
-    std::fprintf(stderr, "warning: --%s is not the checkpoint's: the run will not be the one that was stopped\n",
-                 option);
+    warn(std::string("--") + option + " is not the checkpoint's: the run will not be the one that was stopped");
   };
   take("seed", &TrainingState::seed);
   take("batch", &TrainingState::batch);
@@ -268,11 +285,73 @@ void Trainer::resume() {
               static_cast<long long>(state_.step));
 }
 
+/// What only the first rank has read or decided, for the others: where the run is, and its weights.
+void Trainer::share_state() {
+  std::int64_t* const integers[] = {&state_.step,
+                                    &state_.draws,
+                                    &state_.epoch,
+                                    &state_.position,
+                                    &state_.seed,
+                                    &state_.batch,
+                                    &state_.accumulation_steps,
+                                    &state_.warmup,
+                                    &state_.total_steps,
+                                    &state_.best_step,
+                                    &saved_step_};
+  for (std::int64_t* n : integers) ranks_.broadcast(n, sizeof *n);
+  for (double* x : {&state_.loss_sum, &state_.lr, &state_.best_metric}) ranks_.broadcast(x, sizeof *x);
+  for (bool* flag : {&state_.shuffle, &state_.drop_last, &state_.has_best}) ranks_.broadcast(flag, sizeof *flag);
+  share_weights();
+  for (const Variable& v : states_) ranks_.broadcast(v.data, v.bytes());
+  if (ranks_.size() > 1) model_.weights_changed();
+}
+
+/// Each rank has the first one's parameters, as it has anyhow, and its buffers: of batch norms each has its own while
+/// it trains. Behind this the run is the one that a checkpoint goes on with.
+void Trainer::share_weights() {
+  if (ranks_.size() == 1) return;
+  model_.weights_needed();
+  for (const Variable& v : weights_) ranks_.broadcast(v.data, v.bytes());
+  model_.weights_changed();
+}
+
+/// Before the first step: the ranks train one model on one set of samples.
+void Trainer::require_same_run() {
+  if (ranks_.size() == 1) return;
+  ranks_.require_same("the program", std::string(description_.generator) + ", graph " + description_.graph_hash);
+  std::vector<std::byte> bytes;
+  const std::int64_t n = data_->size(), rows = std::min(batch_->samples(), n);
+  source_->fill(*batch_, rows, [&](std::int64_t i) { return i * (n / rows); });
+  for (std::size_t t = 0; t < inputs_.size(); ++t)
+    if (inputs_[t].batched) bytes.insert(bytes.end(), batch_->row(t, 0), batch_->row(t, rows));
+  ranks_.require_same("the training set", std::to_string(n) + " samples, SHA-256 of some " + sha256(bytes));
+  ranks_.require_same("the options", "epochs " + std::to_string(options_.epochs) + ", steps " +
+                                         std::to_string(options_.steps) + ", evaluation every " +
+                                         std::to_string(options_.eval_every) + " of " +
+                                         std::to_string(test_ ? test_->size() : 0) + " samples, checkpoints every " +
+                                         std::to_string(options_.save_every) + " epochs and " +
+                                         std::to_string(options_.checkpoint_every) + " steps");
+}
+
+/// Every rank stops where one has been told to.
+void Trainer::agree_on_stop() {
+  if (ranks_.size() == 1) return;
+  double signals[] = {0, 0};
+  if (signals_ && signals_->received() != 0) signals[0] = 1, signals[1] = signals_->received();
+  ranks_.sum(signals, 2);
+  if (signals[0] > 0) agreed_signal_ = static_cast<int>(signals[1] / signals[0]);
+}
+
+void Trainer::warn(const std::string& text) const {
+  if (ranks_.is_first()) std::fprintf(stderr, "warning: %s\n", text.c_str());
+}
+
 void Trainer::save() {
+  share_weights();
+  saved_step_ = state_.step;
   if (!folder_) return;
   model_.weights_needed();
   saved_path_ = folder_->save(state_, weights_, states_, options_.keep);
-  saved_step_ = state_.step;
   if (!log_.enabled()) return;
   json_.clear();
   log_.write(json_.begin_object()
@@ -303,32 +382,36 @@ bool Trainer::train_epoch() {
   const Permutation order(n, state_.seed, state_.epoch);
   const bool shuffle = state_.shuffle;
   const std::int64_t end = state_.drop_last ? n - n % batch : n;
-  Progress progress(epoch_title().c_str(), end, start);
+  Progress progress(epoch_title().c_str(), end, start, ranks_.is_first());
+  const std::int64_t ranks = ranks_.size();
   while (state_.position < end) {
     if (stop_signal() != 0 || (options_.steps > 0 && state_.step >= options_.steps)) return false;
+    // The last step of an epoch has the batches that are left; those that do not go round the ranks are left out.
+    const std::int64_t left = (end - state_.position + batch - 1) / batch;
+    const std::int64_t all = std::min(state_.accumulation_steps, left / ranks * ranks), parts = all / ranks;
+    if (parts == 0) break;
     set_learning_rates();
-    // The last step of an epoch has the batches that are left.
-    const std::int64_t parts = std::min(state_.accumulation_steps, (end - state_.position + batch - 1) / batch);
-    StepNumbers numbers{.learning_rates = rates_.data(),
-                        .step = state_.step + 1,
-                        .seed = state_.seed,
-                        .parts = parts,
-                        .draw = state_.draws + 1};
-    std::int64_t samples = 0;
-    double loss = 0;
-    for (; numbers.part < parts; ++numbers.part, ++numbers.draw) {
-      const std::int64_t first = state_.position + samples, count = std::min(batch, end - first);
+    StepNumbers numbers{.learning_rates = rates_.data(), .step = state_.step + 1, .seed = state_.seed, .parts = parts};
+    double sum = 0;  // of the losses
+    for (; numbers.part < parts; ++numbers.part) {
+      // The batches of a step are dealt out to the ranks one by one. A batch has the same random numbers wherever it
+      // is computed.
+      const std::int64_t place = numbers.part * ranks + ranks_.rank();
+      numbers.draw = state_.draws + place + 1;
+      const std::int64_t first = state_.position + place * batch, count = std::min(batch, end - first);
       source_->fill(*batch_, count, [&](std::int64_t i) { return shuffle ? order[first + i] : first + i; });
-      loss += model_.step(batch_->pointers(), count, numbers);
-      samples += count;
+      sum += model_.step(batch_->pointers(), count, numbers);
     }
-    loss /= static_cast<double>(parts);
+    const std::int64_t samples = std::min(all * batch, end - state_.position);
+    ranks_.sum(&sum, 1);
+    agree_on_stop();
+    const double loss = sum / static_cast<double>(all);
     const bool is_number = std::isfinite(loss);
     if (!is_number && !description_.scales_loss) fail_on_loss(loss);
     // A step that is skipped because of its loss leaves the epoch's mean as it is.
     const double counted = is_number ? loss : mean_loss();
     state_.step += 1;
-    state_.draws += parts;
+    state_.draws += all;
     state_.position += samples;
     state_.loss_sum += counted * static_cast<double>(samples);
     progress.update(state_.position, state_.loss_sum / static_cast<double>(state_.position), state_.position - start);
@@ -364,7 +447,9 @@ std::optional<Evaluation> Trainer::evaluate() {
   const std::int64_t n = test_->size(), batch = held_out.samples();
   test_source_->fill_shared(held_out);
   model_.resize(test_sizes_.data());
+  share_weights();
   for (std::int64_t first = 0; first < n; first += batch) {
+    if (first / batch % ranks_.size() != ranks_.rank()) continue;  // each batch on one rank
     const std::int64_t count = std::min(batch, n - first), rows = description_.batch_is_symbolic ? count : batch;
     test_source_->fill(held_out, rows, [&](std::int64_t i) { return i < count ? first + i : first; });
     // A fixed batch that the last samples do not fill: the first of them stands in the other rows.
@@ -402,6 +487,14 @@ std::optional<Evaluation> Trainer::evaluate() {
     total.samples += count;
     if (stop_signal() != 0) break;
   }
+  double sums[] = {total.loss_sum, static_cast<double>(total.samples), static_cast<double>(total.correct),
+                   static_cast<double>(total.labels)};
+  ranks_.sum(sums, 4);
+  total = {.loss_sum = sums[0],
+           .samples = static_cast<std::int64_t>(sums[1]),
+           .correct = static_cast<std::int64_t>(sums[2]),
+           .labels = static_cast<std::int64_t>(sums[3])};
+  agree_on_stop();
   source_->fill_shared(*batch_);
   model_.resize(sizes_.data());
   if (stop_signal() != 0) return std::nullopt;
@@ -506,7 +599,7 @@ int Trainer::run() {
             .samples = data_->size()};
   state_.seed = options_.seed;
   state_.batch = options_.batch;
-  state_.accumulation_steps = options_.accumulation_steps;
+  state_.accumulation_steps = options_.accumulation_steps * ranks_.size();
   state_.shuffle = options_.shuffle;
   state_.drop_last = options_.drop_last;
   state_.lr = options_.lr;
@@ -514,7 +607,7 @@ int Trainer::run() {
   state_.total_steps = options_.total_steps;
   if (options_.steps > 0 && !arguments_.given("epochs")) options_.epochs = kMany;
 
-  if (!options_.out.empty()) {
+  if (!options_.out.empty() && ranks_.is_first()) {
     folder_.emplace(options_.out, [](const std::string& text) { std::fprintf(stderr, "note: %s\n", text.c_str()); });
     if (options_.resume.empty() && !list_checkpoints(options_.out).empty()) {
       if (!options_.overwrite)
@@ -524,11 +617,18 @@ int Trainer::run() {
     }
   }
   start();
-  if (options_.resume.empty()) {
-    load_initial_weights(true);
-  } else {
-    resume();
+  if (ranks_.is_first()) {
+    if (options_.resume.empty())
+      load_initial_weights(true);
+    else
+      resume();
   }
+  share_state();
+  if (state_.accumulation_steps % ranks_.size() != 0)
+    throw UsageError("--accumulation-steps", "",
+                     "another number of ranks, or of batches on each: a step of the checkpoint has " +
+                         std::to_string(state_.accumulation_steps) + " batches",
+                     std::to_string(ranks_.size()) + " ranks");
   if (state_.drop_last && state_.batch > state_.samples)
     throw Error(data_->path(), "", std::string("at least one batch of ") + std::to_string(state_.batch) + " samples",
                 std::to_string(state_.samples));
@@ -539,7 +639,10 @@ int Trainer::run() {
                          std::to_string(description_.least_batch) + " samples or more",
                      std::to_string(rest) + " in the last batch of an epoch");
   }
-  if (state_.accumulation_steps > 1 && description_.accumulation_steps == 0)
+  if (const std::int64_t batches = (data_->size() + state_.batch - 1) / state_.batch; batches < ranks_.size())
+    throw Error(data_->path(), "", "a batch for each of " + std::to_string(ranks_.size()) + " ranks",
+                std::to_string(batches));
+  if (state_.accumulation_steps > ranks_.size() && description_.accumulation_steps == 0)
     throw UsageError("--accumulation-steps", "",
                      "1: this program was emitted from a graph that asks for no gradient accumulation, or for "
                      "update_in_backward (set_gradient_accumulation_steps() before it is recorded)",
@@ -552,10 +655,12 @@ int Trainer::run() {
   if (test_ && test_sizes_ != sizes_) test_batch_.emplace(test_inputs_, most);
   source_->fill_shared(*batch_);
   model_.resize(sizes_.data());
+  require_same_run();
 
   std::printf("%s: %lld training samples", description_.name, static_cast<long long>(data_->size()));
   if (test_) std::printf(", %lld held out", static_cast<long long>(test_->size()));
   std::printf(", batch %lld", static_cast<long long>(state_.batch));
+  if (ranks_.size() > 1) std::printf(", %d ranks", ranks_.size());
   if (state_.accumulation_steps > 1)
     std::printf(", %lld batches a step", static_cast<long long>(state_.accumulation_steps));
   std::printf("\n");
@@ -601,8 +706,9 @@ int Trainer::run() {
   }
   if (saved_step_ != state_.step || state_.position != 0) save();
   if (const int signal = stop_signal(); signal != 0) {
-    std::fprintf(stderr, "stopped by a signal after step %lld%s%s%s\n", static_cast<long long>(state_.step),
-                 folder_ ? "; go on with --resume (" : "", folder_ ? saved_path_.c_str() : "", folder_ ? ")" : "");
+    if (ranks_.is_first())
+      std::fprintf(stderr, "stopped by a signal after step %lld%s%s%s\n", static_cast<long long>(state_.step),
+                   folder_ ? "; go on with --resume (" : "", folder_ ? saved_path_.c_str() : "", folder_ ? ")" : "");
     return 128 + signal;
   }
   if (state_.position != 0) report_last_step(seconds);
@@ -629,10 +735,13 @@ void Trainer::bench() {
     state_.step += 1;
     if (i == -2) first = seconds;
     if (i >= 0) timings.add(seconds);
-    if (timings.full() || (options_.bench == 0 && i >= 4 && total.seconds() >= options_.bench_seconds)) break;
+    bool done = timings.full() || (options_.bench == 0 && i >= 4 && total.seconds() >= options_.bench_seconds);
+    ranks_.broadcast(&done, sizeof done);  // clocks differ
+    if (done) break;
   }
   json_.begin_object().key("peer").value("graven").key("workload").value(description_.name);
   json_.key(options_.execution.name()).value(options_.execution.number()).key("batch").value(options_.batch);
+  if (ranks_.size() > 1) json_.key("ranks").value(std::int64_t{ranks_.size()});
   json_.key("runs")
       .value(timings.count())
       .key("median_ms")
@@ -677,7 +786,21 @@ int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults
       "Stopping: SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGPIPE finish the step, save a checkpoint and stop; a second "
       "SIGINT or SIGTERM stops at "
       "once.");
+  Ranks* ranks = nullptr;
+  const auto fail = [&](const std::exception& error, int status) {
+    std::fflush(stdout);
+    if (ranks != nullptr) return ranks->fail(error.what(), status);
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return status;
+  };
   try {
+    ranks = &Ranks::all();
+    if (!ranks->is_first() && std::freopen("/dev/null", "w", stdout) == nullptr)
+      throw system_error("/dev/null", "open");
+    if (ranks->size() > 1 && !description.data_parallel)
+      throw Error("ranks", "",
+                  "a program of a graph that is data parallel (enable_data_parallel() before it is recorded)",
+                  "one of " + std::to_string(ranks->size()) + " processes that would each train for itself");
     if (!arguments.parse(argc, argv)) return 0;
     options.normalization.required = arguments.given("mean") || arguments.given("std");
     if (arguments.given("resume") && options.resume.empty())
@@ -694,13 +817,9 @@ int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults
     }
     return trainer.run();
   } catch (const UsageError& error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 2;
+    return fail(error, 2);
   } catch (const std::exception& error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 1;
+    return fail(error, 1);
   }
 }
 

@@ -41,6 +41,7 @@ void apply(const EmitArguments& o, const ir::Graph& graph, const std::string& sa
   if (o.memory_budget) options.memory_budget = *o.memory_budget;
   if (!o.selftest.empty()) options.selftest = o.selftest == "off" ? 0 : byte_size(o.selftest).value();
   options.update_in_backward = given.update_in_backward;
+  options.data_parallel = given.data_parallel;
   options.weights = load_weights(o.path, graph, saved);
   options.evaluation = codegen::read_evaluation(graph_file(o.path));
   options.execute = eager::reference_run;
@@ -57,6 +58,7 @@ codegen::EmitOptions options_for(const EmitArguments& o, const ir::Graph& graph,
   codegen::EmitOptions options = codegen::recorded_options(recorded, file);
   apply(o, graph, saved, options);
   options.update_in_backward = options.update_in_backward || recorded.flag(ir::kUpdateInBackward);
+  options.data_parallel = options.data_parallel || recorded.flag(ir::kDataParallel);
   return options;
 }
 
@@ -154,6 +156,8 @@ void add_emit(CLI::App& app, int& status) {
   command->add_flag(
       "--update-in-backward", o->emit.update_in_backward,
       "Update each parameter as soon as its gradient is there: one module's gradients in memory at a time");
+  command->add_flag("--data-parallel", o->emit.data_parallel,
+                    "Several ranks, processes that mpirun starts, may share a step, with the gradients' mean over them");
   command->add_flag(
       "--force", o->emit.force,
       "Write over files of the project that were edited since it was emitted; without it they are an error");

@@ -185,13 +185,14 @@ void require_passes_to_come(const ir::Graph& graph, const EmitOptions& options) 
   }
 }
 
-void ask_for_update_in_backward(ir::Graph& graph) {
+/// Of what shapes a training step, a flag of Graph::config.
+void ask_for(ir::Graph& graph, std::string_view flag) {
   if (graph.optimizers.empty())
-    throw UserError("update_in_backward: the graph " + graph.name + " has no optimizer, so there is no update");
-  if (graph.stage == ir::pipeline().back().name && !graph.flag(ir::kUpdateInBackward))
-    throw UserError("update_in_backward: the graph " + graph.name + " has been through all passes")
+    throw UserError(fmt::format("{}: the graph {} has no optimizer, so there is no update", flag, graph.name));
+  if (graph.stage == ir::pipeline().back().name && !graph.flag(flag))
+    throw UserError(fmt::format("{}: the graph {} has been through all passes", flag, graph.name))
         .note("emit the graph as it was saved");
-  graph.config[std::string(ir::kUpdateInBackward)] = true;
+  graph.config[std::string(flag)] = true;
 }
 
 /// Whether the graph is at this pass, or behind it.
@@ -231,7 +232,8 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   Prepared p{traced, {}, {}, {}, {}, {}};
   require_one_stream(target_named(options.target));
   require_passes_to_come(traced, options);
-  if (options.update_in_backward) ask_for_update_in_backward(p.graph);
+  if (options.update_in_backward) ask_for(p.graph, ir::kUpdateInBackward);
+  if (options.data_parallel) ask_for(p.graph, ir::kDataParallel);
   if (options.memory_budget > 0 && !p.graph.losses.empty() && !went_through(p.graph, "recompute_activations"))
     p.graph.config[std::string(ir::kMemoryBudget)] = options.memory_budget;
   record_options(p.graph, options);  // first: dumps can be emitted likewise

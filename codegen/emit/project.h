@@ -49,6 +49,7 @@ struct EmitOptions {
   int threads = 0;  ///< default of --threads; 0: all processors. Programs for a device have no such option
   /// As nn::GraphBase::update_in_backward; user error for a graph that has been through its passes.
   bool update_in_backward = false;
+  bool data_parallel = false;  ///< as nn::GraphBase::enable_data_parallel; user error for the same graphs
   std::string data = {};                    ///< default of --data
   std::string test_data = {};               ///< default of --test-data
   std::int64_t epochs = 1;                  ///< default of --epochs

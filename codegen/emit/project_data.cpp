@@ -134,6 +134,11 @@ class Builder {
     accumulates_ = std::any_of(graph.gradients.begin(), graph.gradients.end(),
                                [](const ir::Gradient& g) { return g.sum != ir::kNone; });
     out_.names.accumulates = accumulates_;
+    if (graph.flag(ir::kDataParallel) && !options.jit_entry) {
+      out_.names.data_parallel = true;
+      out_.names.engine = "${engine}";
+      style_.api_headers.insert(style_.api_headers.end(), {"kernels/cpu/collectives.h", "runtime/ranks.h"});
+    }
     out_.names.needs = style_.needs;
     out_.names.purpose = out_.names.training ? "A training program and library" : "An inference program and library";
     const std::string licence = fmt::format(

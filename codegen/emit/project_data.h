@@ -24,7 +24,9 @@ struct ProjectNames {
   std::string graph_name = {}, graph_hash = {}, generator = {}, generator_version = {}, purpose = {};
   std::string banner = {}, hash_banner = {};  ///< the first line of a file, in C++ and in CMake
   bool training = false, updates_in_backward = false;
-  bool accumulates = false;  ///< a step may have several parts
+  bool accumulates = false;                 ///< a step may have several parts
+  bool data_parallel = false;               ///< ranks may share a step
+  std::string engine = "Threads::Threads";  ///< what CMake links to what asks for processors or ranks
   std::string needs = {}, execution_type = {}, execution_name = {}, scalar_math = {}, model_extension = {},
               device_type = {};
   std::string create_argument = {};  ///< of what makes a model: "threads" or "device"
@@ -127,7 +129,7 @@ struct TrainingText {
   std::int64_t group_count = 0;
   std::string learning_rates = {};
   std::vector<LossText> losses = {}, evaluation_losses = {};
-  std::string loss_literal = {};  ///< the first loss's operator
+  std::string loss_literal = {};        ///< the first loss's operator
   std::int64_t accumulation_steps = 1;  ///< batches of a step, where nothing else is said
   bool scales_loss = false;
   std::string loss_scale = {}, first_loss_scale = {};  ///< the state, and what it is in a new run

@@ -34,6 +34,10 @@ KernelCall accumulate(const NodeView& node) {
   return {.name = "accumulate", .config = {{"n", node.input(0).shape.numel()}}};
 }
 
+KernelCall all_reduce(const NodeView& node) {
+  return {.name = "all_reduce", .config = {{"n", node.input(0).shape.numel()}}};
+}
+
 KernelCall finite_step(const NodeView&) {
   return {.name = "finite_step", .file = "loss_scale", .config_type = "finite_step_config"};
 }
@@ -99,6 +103,7 @@ std::span<const Row> updates() {
   static constexpr Row kRows[] = {
       {&ir::kAccumulate, accumulate},
       {&ir::kAdafactor, adafactor},
+      {&ir::kAllReduce, all_reduce},
       {&ir::kClipFactor, clip_factor},
       {&ir::kFiniteStep, finite_step},
       {&ir::kUpdateLossScale, update_loss_scale},

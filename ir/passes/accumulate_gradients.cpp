@@ -28,8 +28,14 @@ std::int64_t accumulation_steps(const Graph& graph) {
         std::to_string(static_cast<std::int64_t>(steps)) +
         " gradient accumulation steps: gradients that are used up within backward cannot be added up; leave "
         "one of the two out");
+  if (graph.flag(kDataParallel) && updates_in_backward(graph))
+    throw UserError("the graph " + graph.name +
+                    " asks for update_in_backward, and to be data parallel: gradients that are used up within backward "
+                    "cannot be added up over ranks; leave one of the two out");
   return static_cast<std::int64_t>(steps);
 }
+
+bool has_parts(const Graph& graph) { return graph.flag(kDataParallel) || accumulation_steps(graph) > 1; }
 
 void accumulate_gradients(Graph& graph, const PassOptions&) {
   const ValueId part = graph.add_hyper(kPartName, DType::i64), parts = graph.add_hyper(kPartsName, DType::i64);

@@ -27,7 +27,7 @@ namespace {
 /// It is named after parameters: another layer leaves these names as they are.
 ValueId call(Graph& graph, const OpDef& op, std::vector<ValueId> inputs, Attributes attributes,
              const std::string& name) {
-  const Phase phase = accumulation_steps(graph) > 1 ? Phase::update : Phase::backward;
+  const Phase phase = has_parts(graph) ? Phase::update : Phase::backward;
   return graph.add_node(op, std::move(inputs), std::move(attributes), {Origin{"optimizer", {}, 0}}, phase, name)[0];
 }
 

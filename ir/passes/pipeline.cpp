@@ -26,7 +26,10 @@ bool has_loss_to_scale(const Graph& graph, const PassOptions& options) {
   return has_loss(graph, options) && scales_losses(graph);
 }
 bool accumulates(const Graph& graph, const PassOptions& options) {
-  return has_no_update(graph, options) && accumulation_steps(graph) > 1;
+  return has_no_update(graph, options) && has_parts(graph);
+}
+bool has_ranks(const Graph& graph, const PassOptions& options) {
+  return has_no_update(graph, options) && graph.flag(kDataParallel);
 }
 bool has_to_unscale(const Graph& graph, const PassOptions& options) {
   return has_no_update(graph, options) && scales_losses(graph);

@@ -31,6 +31,8 @@
 
 namespace graven::kernels {
 
+struct Collectives;  // collectives.h
+
 class Threads {
  public:
   /// `count` threads in all, the caller included; 0: as many as the process may run on.
@@ -63,6 +65,10 @@ class Threads {
 
   /// Threads in all, the caller included.
   int count() const { return count_; }
+
+  /// The other ranks, for kernels that ask for them; nullptr: there is one rank.
+  Collectives* collectives() const { return collectives_; }
+  void set_collectives(Collectives* collectives) { collectives_ = collectives; }
 
   /// Calls body(piece) for every piece in [0, pieces) and returns when all have returned.
   template <class Body>
@@ -202,6 +208,7 @@ class Threads {
   int sleeping_ = 0;
   int started_ = 0;
   int count_ = 1;
+  Collectives* collectives_ = nullptr;
   std::int64_t spin_nanoseconds_;
   void (*region_)(Threads&, Call, const void*, std::int64_t);
   pthread_mutex_t mutex_;

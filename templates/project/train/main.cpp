@@ -72,6 +72,9 @@ class Program final : public runtime::TrainableModel {
 {% if scales_loss %}
         .scales_loss = true,
 {% endif %}
+{% if data_parallel %}
+        .data_parallel = true,
+{% endif %}
 {% if on_device %}
         .on_device = true,
 {% endif %}

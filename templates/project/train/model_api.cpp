@@ -29,6 +29,15 @@ constexpr std::size_t kAllArenaBytes = std::max(kArenaBytes, kEvaluationBytes);
 constexpr std::size_t kAllArenaBytes = kArenaBytes;
 {% endif %}
 
+{% if data_parallel %}
+/// What kernels ask of the other ranks.
+struct OtherRanks final : Collectives {
+  int size() const override { return runtime::Ranks::all().size(); }
+  void start_sum(float* x, std::int64_t n) override { runtime::Ranks::all().start_sum(x, n); }
+  void start_sum(double* x, std::int64_t n) override { runtime::Ranks::all().start_sum(x, n); }
+} other_ranks;
+
+{% endif %}
 /// Before anything is changed: the optimizers' first step is number 1.
 void require_step(const Hyper& hyper) {
   if (hyper.step < 1) throw std::runtime_error("step: expected 1 or more, found " + std::to_string(hyper.step));
@@ -84,6 +93,9 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% endif %}
     inputs.allocate(device);
     arena.emplace(device, kAllArenaBytes);
+{% if data_parallel %}
+    device.execution().set_collectives(&other_ranks);
+{% endif %}
 #define GRAVEN_VALUE(name, dtype, offset, bytes) \
   { constexpr std::size_t at = offset; buf.name = reinterpret_cast<dtype*>(arena->data() + at); }
 #include "memory_plan.h"
@@ -215,6 +227,9 @@ void Model::backward(@{ parameters }@{% if random or accumulates %}, const Hyper
     own.numbers.send(own.device);
 {% endif %}
     own.program.backward(step);
+{% if data_parallel %}
+    runtime::Ranks::all().finish();
+{% endif %}
   });
   own.device.synchronize();
 }
@@ -253,6 +268,9 @@ double Model::step(@{ parameters }@, const Hyper& hyper) {
     own.program.forward(step);
     own.program.backward(step);
     own.fetch_loss();
+{% if data_parallel %}
+    runtime::Ranks::all().finish();  // now each gradient is the mean of all ranks'
+{% endif %}
 {% if has_update %}
     {% if accumulates %}if (last) {% endif %}own.program.update(step);
 {% endif %}

@@ -45,6 +45,7 @@ struct Settings {
   double seconds = 5;
   std::string target;
   std::string amp;  ///< empty: as recorded
+  bool data_parallel = false;
   bool emit_only = false;
 };
 
@@ -61,13 +62,14 @@ int bench(const Settings& settings) {
   if (directory.empty()) {
     std::string base = graven::codegen::ArtefactCache::default_directory();
     if (base.empty()) base = fs::temp_directory_path() / "graven";
-    directory = base + (on_gpu ? "/bench-cuda/" : "/bench/") + name + settings.amp;
+    directory = base + (on_gpu ? "/bench-cuda/" : "/bench/") + name + settings.amp + (settings.data_parallel ? "-ranks" : "");
   }
   fs::create_directories(directory);
   graven::codegen::EmitOptions options;
   options.name = "bench";
   options.weights = workload.weights;
   options.target = settings.target;
+  options.data_parallel = settings.data_parallel;
   graven::codegen::emit(workload.graph, directory, options);
   if (settings.emit_only) return 0;
   const std::string program = graven::codegen::build_project(directory);
@@ -126,6 +128,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--target", settings.target, "What it runs on: cpu (the default) or cuda")
       ->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_flag("--data-parallel", settings.data_parallel,
+               "Ranks may share a step: with --emit-only, build the project with -DGRAVEN_MPI=ON and start it by mpirun");
   app.add_option("--amp", settings.amp, "Mixed precision in bf16 or f16, as enable_amp asks for it")
       ->check(CLI::IsMember({"bf16", "f16"}));
   app.add_flag("--emit-only", settings.emit_only, "Write the project, and neither build nor time it");
