@@ -136,6 +136,9 @@ Ranks::Ranks() {
   engine_ = std::make_unique<Engine>();
   MPI_Comm_rank(engine_->everybody, &rank_);
   MPI_Comm_size(engine_->everybody, &size_);
+  if (const int size = launched(); size_ == 1 && size > 1)
+    throw Error("ranks", "", "the mpirun of the MPI that the program is built with",
+                "another's, which has started " + std::to_string(size) + " processes that do not know of each other");
 }
 
 int Ranks::sharing_processors() const {

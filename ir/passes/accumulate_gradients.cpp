@@ -35,7 +35,7 @@ std::int64_t accumulation_steps(const Graph& graph) {
   return static_cast<std::int64_t>(steps);
 }
 
-bool has_parts(const Graph& graph) { return graph.flag(kDataParallel) || accumulation_steps(graph) > 1; }
+bool has_parts(const Graph& graph) { return accumulation_steps(graph) > 1 || graph.flag(kDataParallel); }
 
 void accumulate_gradients(Graph& graph, const PassOptions&) {
   const ValueId part = graph.add_hyper(kPartName, DType::i64), parts = graph.add_hyper(kPartsName, DType::i64);

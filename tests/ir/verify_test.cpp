@@ -8,6 +8,7 @@
 #include "ir/diagnostic.h"
 #include "ir/op.h"
 #include "ir/passes/passes.h"
+#include "tests/passes/graphs.h"
 
 namespace graven::ir {
 namespace {
@@ -26,6 +27,20 @@ Graph small() {
 }
 
 TEST(Verify, AcceptsAGoodGraph) { EXPECT_EQ(find_violation(small()), std::nullopt); }
+
+TEST(Verify, ACollectiveEndsWithItsPhase) {
+  Graph g = tests::mlp_training(4, 16);
+  g.config[std::string(kDataParallel)] = true;
+  PassOptions options;
+  options.to = "add_optimizer_updates";
+  run_passes(g, options);
+  EXPECT_EQ(find_violation(g), std::nullopt);
+  for (Node& node : g.nodes)
+    if (node.phase == Phase::update) node.phase = Phase::backward;
+  const std::optional<std::string> found = find_violation(g);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_NE(found->find("in the phase whose end completes it"), std::string::npos) << *found;
+}
 
 TEST(Verify, FindsEachViolation) {
   const struct {

@@ -65,6 +65,8 @@ int bench(const Settings& settings) {
     directory = base + (on_gpu ? "/bench-cuda/" : "/bench/") + name + settings.amp + (settings.data_parallel ? "-ranks" : "");
   }
   fs::create_directories(directory);
+  // A gradient that is used up within backward has no mean over ranks.
+  if (settings.data_parallel) workload.graph.config.erase(std::string(graven::ir::kUpdateInBackward));
   graven::codegen::EmitOptions options;
   options.name = "bench";
   options.weights = workload.weights;

@@ -1,0 +1,331 @@
+// Emitted projects that several ranks train, built with each MPI that is here: what N of them compute is what one
+// process computes with N times as many batches a step, and whatever goes wrong on one of them ends all of them.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "codegen/build/process.h"
+#include "codegen/emit/project.h"
+#include "graven/graven.h"
+#include "kernels/cpu/all_reduce.h"
+#include "runtime_min/npy.h"
+#include "tests/frontend/error_text.h"
+
+namespace graven {
+namespace {
+
+namespace fs = std::filesystem;
+using codegen::ProcessResult;
+
+constexpr std::int64_t kFeatures = 6, kClasses = 3, kBatch = 4, kSamples = 48;
+
+struct Classify : nn::Graph<Classify> {
+  nn::Sequential model =
+      child("model", nn::Sequential(nn::Linear(kFeatures, 300), nn::ReLU(), nn::BatchNorm1d(300), nn::Dropout(0.2),
+                                    nn::Linear(300, 300), nn::ReLU(), nn::Linear(300, kClasses)));
+  // Of SGD, whose steps are as large as the gradients: Adam makes steps out of gradients that are rounding alone.
+  optim::SGD optimizer{model.parameters(), {.lr = 0.05, .momentum = 0.9}};
+  Classify() { add_optimizer(optimizer); }
+  Tensor build(Tensor images, Tensor labels) {
+    Tensor loss = cross_entropy(model(images), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+void write_npy(const fs::path& path, runtime::DType dtype, const runtime::Dims& shape, const std::string& data) {
+  fs::create_directories(path.parent_path());
+  runtime::NpyWriter out(path.string(), dtype, shape);
+  out.write(data.data(), data.size());
+  out.commit();
+}
+
+/// The class is the largest of the first three features.
+void write_data(const fs::path& folder, std::int64_t samples, unsigned seed) {
+  std::mt19937 random(seed);
+  std::string images, labels;
+  for (std::int64_t i = 0; i < samples; ++i) {
+    float x[kFeatures];
+    std::int64_t best = 0;
+    for (int f = 0; f < kFeatures; ++f) {
+      x[f] = static_cast<float>(random() % 1000) / 1000;
+      if (f < kClasses && x[f] > x[best]) best = f;
+    }
+    images.append(reinterpret_cast<const char*>(x), sizeof x);
+    labels += static_cast<char>(best);
+  }
+  write_npy(folder / "images.npy", runtime::DType::f32, {samples, kFeatures}, images);
+  write_npy(folder / "labels.npy", runtime::DType::u8, {samples}, labels);
+}
+
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+struct Launcher {
+  std::string name, compiler;
+  std::vector<std::string> command;  ///< before the number of ranks
+};
+
+std::vector<Launcher> launchers() {
+  std::vector<Launcher> found;
+  // Processors may be fewer than ranks, and tests run as root in containers.
+  for (const Launcher& l : {Launcher{"openmpi",
+                                     "/usr/bin/mpicxx.openmpi",
+                                     {"env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                                      "/usr/bin/mpirun.openmpi", "--oversubscribe", "-n"}},
+                            Launcher{"mpich", "/usr/bin/mpicxx.mpich", {"/usr/bin/mpiexec.mpich", "-n"}}})
+    if (fs::exists(l.compiler)) found.push_back(l);
+  return found;
+}
+
+class Ranks : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    fs::remove_all(work());
+    fs::create_directories(work());
+    write_data(work() / "data/train", kSamples, 1);
+    write_data(work() / "data/test", 11, 2);
+    write_data(work() / "other/train", kSamples, 3);
+    if (launchers().empty()) return;
+    manual_seed(3);
+    Classify graph;
+    const auto images = spec({kBatch, kFeatures}, "images"), labels = spec({kBatch}, i64, "labels");
+    graph.enable_data_parallel();
+    graph.compile(images, labels);
+    codegen::emit(graph, work() / "ranks", {.name = "ranks", .format = false});
+    for (const Launcher& l : launchers())
+      build("ranks", l.name, {"-DGRAVEN_MPI=ON", "-DMPI_CXX_COMPILER=" + l.compiler});
+    build("ranks", "alone", {});
+    manual_seed(3);
+    Classify without;
+    without.compile(images, labels);
+    codegen::emit(without, work() / "without", {.name = "without", .format = false});
+    build("without", "alone", {});
+  }
+  void SetUp() override {
+    if (launchers().empty()) GTEST_SKIP() << "no MPI is installed (scripts/packages.txt)";
+  }
+
+  static void build(const std::string& project, const std::string& engine, std::vector<std::string> options) {
+    const std::string folder = (work() / project).string(), to = folder + "/build-" + engine;
+    std::vector<std::string> configure = {"cmake",
+                                          "-S",
+                                          folder,
+                                          "-B",
+                                          to,
+                                          "-DGRAVEN_LEVELS=base",
+                                          "-DCMAKE_CXX_FLAGS_RELEASE=-O1",
+                                          "-DCMAKE_CXX_FLAGS=-Werror"};
+    configure.insert(configure.end(), options.begin(), options.end());
+    for (const auto& command : {configure, std::vector<std::string>{"cmake", "--build", to, "-j2"}}) {
+      const ProcessResult r = codegen::run_process(command, {.seconds = 600});
+      ASSERT_EQ(r.exit_status, 0) << r.output;
+    }
+  }
+  static fs::path work() { return fs::path(GRAVEN_BINARY_DIR) / "ranks_work"; }
+  static std::string program(const std::string& engine) {
+    return (work() / "ranks" / ("build-" + engine) / "ranks").string();
+  }
+  static std::vector<std::string> options(const std::string& out, std::vector<std::string> more) {
+    std::vector<std::string> all = {
+        "--data", (work() / "data").string(), "--out", out.empty() ? out : path(out), "--seed", "5", "--threads", "1"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  static std::string path(const std::string& out) { return (work() / out).string(); }
+  static ProcessResult run(const Launcher& l, int ranks, const std::string& what,
+                           const std::vector<std::string>& with) {
+    std::vector<std::string> command = l.command;
+    command.push_back(std::to_string(ranks));
+    command.push_back(what);
+    command.insert(command.end(), with.begin(), with.end());
+    return codegen::run_process(command, {.directory = work().string(), .seconds = 120});
+  }
+  static ProcessResult alone(const std::vector<std::string>& with) {
+    std::vector<std::string> command = {program("alone")};
+    command.insert(command.end(), with.begin(), with.end());
+    return codegen::run_process(command, {.directory = work().string(), .seconds = 120});
+  }
+
+  /// The largest difference of two runs' parameters, relative to the largest of the parameter.
+  static double difference(const std::string& a, const std::string& b) {
+    double worst = 0;
+    const auto of_a = nn::load(path(a) + "/latest/weights.safetensors"),
+               of_b = nn::load(path(b) + "/latest/weights.safetensors");
+    EXPECT_EQ(of_a.size(), of_b.size());
+    for (std::size_t v = 0; v < of_a.size(); ++v) {
+      const auto& [name, t] = of_a[v];
+      EXPECT_EQ(of_b[v].first, name);
+      // Running statistics are those of the first rank's batches.
+      if (name.find("running") != std::string::npos || name.find("tracked") != std::string::npos) continue;
+      const std::vector<double> x = t.to_vector<double>(), y = of_b[v].second.to_vector<double>();
+      double largest = 0, apart = 0;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        largest = std::max(largest, std::abs(x[i]));
+        apart = std::max(apart, std::abs(x[i] - y[i]));
+      }
+      worst = std::max(worst, apart / largest);
+    }
+    return worst;
+  }
+};
+
+TEST(AllReduce, BeginsBehindTheLastPart) {
+  struct Fake final : kernels::Collectives {
+    int size() const override { return 4; }
+    void start_sum(float* x, std::int64_t n) override { begun.emplace_back(x, x + n); }
+    void start_sum(double*, std::int64_t) override { FAIL(); }
+    std::vector<std::vector<float>> begun;
+  } fake;
+  kernels::Threads threads(2);
+  std::vector<float> x = {4, 8, -2};
+  const std::int64_t first = 0, last = 1, parts = 2;
+  kernels::all_reduce(threads, {.n = 3}, x.data(), &last, &parts);
+  EXPECT_EQ(x, (std::vector<float>{4, 8, -2})) << "there is one rank";
+  threads.set_collectives(&fake);
+  kernels::all_reduce(threads, {.n = 3}, x.data(), &first, &parts);
+  EXPECT_TRUE(fake.begun.empty());
+  EXPECT_EQ(x, (std::vector<float>{4, 8, -2}));
+  kernels::all_reduce(threads, {.n = 3}, x.data(), &last, &parts);
+  EXPECT_EQ(fake.begun, (std::vector<std::vector<float>>{{1, 2, -0.5f}}));
+}
+
+TEST_F(Ranks, ComputeWhatOneProcessDoesWithAsManyBatches) {
+  for (const int ranks : {2, 3, 4}) {
+    const std::string one = "one_" + std::to_string(ranks), n = std::to_string(ranks);
+    ASSERT_EQ(alone(options(one, {"--epochs", "3", "--accumulation-steps", n})).exit_status, 0);
+    for (const Launcher& l : launchers()) {
+      const std::string out = l.name + n;
+      const ProcessResult r = run(l, ranks, program(l.name), options(out, {"--epochs", "3"}));
+      ASSERT_EQ(r.exit_status, 0) << r.output;
+      EXPECT_LT(difference(one, out), 2e-5) << l.name << ", " << ranks;
+      EXPECT_NE(r.output.find(", " + n + " ranks, " + n + " batches a step\n"), std::string::npos) << r.output;
+      const std::size_t line = r.output.find("epoch 1/3");
+      EXPECT_NE(line, std::string::npos) << r.output;
+      EXPECT_EQ(r.output.find("epoch 1/3", line + 1), std::string::npos) << "more than one rank prints\n" << r.output;
+    }
+  }
+}
+
+TEST_F(Ranks, GoOnBitForBitAndInOtherNumbers) {
+  for (const Launcher& l : launchers()) {
+    const auto trained = [&](int ranks, const std::string& out, const std::vector<std::string>& more) {
+      const ProcessResult r = run(l, ranks, program(l.name), options(out, more));
+      EXPECT_EQ(r.exit_status, 0) << r.output;
+    };
+    const std::string straight = l.name + "_straight", cut = l.name + "_cut", mixed = l.name + "_mixed";
+    trained(2, straight, {"--epochs", "3", "--accumulation-steps", "2"});
+    trained(2, cut, {"--epochs", "3", "--accumulation-steps", "2", "--steps", "4"});
+    trained(2, cut, {"--epochs", "3", "--resume"});
+    for (const char* file : {"weights.safetensors", "optimizer.safetensors", "manifest.json"})
+      EXPECT_EQ(read_file(path(straight) + "/latest/" + file), read_file(path(cut) + "/latest/" + file)) << file;
+    trained(4, mixed, {"--epochs", "3", "--steps", "2"});
+    trained(1, mixed, {"--epochs", "3", "--steps", "5", "--resume"});
+    trained(2, mixed, {"--epochs", "3", "--resume"});
+    EXPECT_LT(difference(straight, mixed), 2e-5) << l.name;
+  }
+}
+
+TEST_F(Ranks, MistakesEndAll) {
+  const std::string data = (work() / "data").string(), other = (work() / "other").string();
+  for (const Launcher& l : launchers()) {
+    ASSERT_EQ(run(l, 3, program(l.name), options("three", {"--epochs", "1", "--overwrite"})).exit_status, 0);
+    // Rank 1 has other options than rank 0.
+    const auto differing = [&](const std::string& set, const std::string& epochs) {
+      return std::vector<std::string>{"-c", "[ \"${PMI_RANK:-$OMPI_COMM_WORLD_RANK}\" = 0 ] && exec " +
+                                                program(l.name) + " --out '' --epochs 1 --data " + data + "; exec " +
+                                                program(l.name) + " --out '' --epochs " + epochs + " --data " + set};
+    };
+    const struct {
+      int ranks;
+      std::string program;
+      std::vector<std::string> options;
+      const char* said;
+    } cases[] = {
+        {2, program("alone"), options("", {}),
+         "ranks: expected a program that is built with -DGRAVEN_MPI=ON, found one"},
+        {2, (work() / "without/build-alone/without").string(), options("", {}), "ranks: expected a program"},
+        {2, program(l.name), options("", {"--epochs", "x"}), "error: rank 0: --epochs: expected a whole number"},
+        {2, program(l.name), {"--data", "nowhere", "--out", ""}, "error: rank 0: nowhere: cannot open"},
+        {2, program(l.name), options("three", {"--resume", "--epochs", "2"}),
+         "error: rank 0: --accumulation-steps: expected another number of ranks, or of batches on each: a step of the "
+         "checkpoint has 3 batches, found 2 ranks"},
+        {2, "/bin/sh", differing(other, "1"), "error: rank 1: the training set: expected the first rank's, 48 samples"},
+        {2, "/bin/sh", differing(data, "2"), "error: rank 1: the options: expected the first rank's, epochs 1, "},
+        {13, program(l.name), options("", {}), "expected a batch for each of 13 ranks, found 12"},
+    };
+    for (const auto& c : cases) {
+      const ProcessResult r = run(l, c.ranks, c.program, c.options);
+      EXPECT_NE(r.exit_status, 0) << c.said;
+      EXPECT_NE(r.output.find(c.said), std::string::npos) << c.said << "\n" << r.output;
+    }
+    for (const Launcher& engine : launchers())
+      if (engine.name != l.name) {
+        const ProcessResult r = run(l, 2, program(engine.name), options("", {}));
+        EXPECT_NE(r.exit_status, 0);
+        EXPECT_NE(r.output.find("the mpirun of the MPI that the program is built with"), std::string::npos) << r.output;
+      }
+  }
+}
+
+TEST_F(Ranks, OneThatDiesOrHangsEndsTheOthers) {
+  for (const Launcher& l : launchers()) {
+    for (const std::string signal : {"KILL", "STOP"}) {
+      const std::string out = l.name + signal;
+      std::string command;
+      for (const std::string& word : l.command) command += word + " ";
+      command += "2 " + program(l.name);
+      for (const std::string& word : options(out, {"--epochs", "1000000", "--save-every", "5", "--rank-timeout", "2"}))
+        command += " " + word;
+      // The newest process of that name is one of the ranks. It is killed in the end: not every launcher ends what is
+      // stopped.
+      const std::string newest = "pkill -n -f '^" + program(l.name) + "' -";
+      const ProcessResult r =
+          codegen::run_process({"bash", "-c",
+                                "(" + command + ") & for i in $(seq 100); do [ -e " + path(out) +
+                                    "/latest/manifest.json ] && break; sleep 0.1; done; " + newest + signal +
+                                    "; sleep 5; " + newest + "KILL; wait $!; echo status $?"},
+                               {.directory = work().string(), .seconds = 60});
+      EXPECT_FALSE(r.timed_out) << r.output;
+      EXPECT_EQ(r.output.find("status 0"), std::string::npos) << r.output;
+      if (signal == "STOP") {
+        EXPECT_NE(r.output.find("ranks: expected an answer of the other ranks within 2 s (--rank-timeout), found none"),
+                  std::string::npos)
+            << r.output;
+      }
+      const ProcessResult again = run(l, 1, program(l.name), options(out, {"--epochs", "1", "--resume"}));
+      EXPECT_EQ(again.exit_status, 0) << again.output;
+      EXPECT_NE(again.output.find("resumed from " + path(out)), std::string::npos) << again.output;
+    }
+  }
+}
+
+TEST(RanksOfGraphs, WhatDoesNotGoTogether) {
+  const auto refused = [](auto change, auto... inputs) {
+    Classify graph;
+    change(graph);
+    return test::error_of([&] { graph.compile(inputs...); });
+  };
+  const auto images = spec({kBatch, kFeatures}, "images"), labels = spec({kBatch}, i64, "labels");
+  EXPECT_NE(refused(
+                [](Classify& g) {
+                  g.enable_data_parallel();
+                  g.update_in_backward();
+                },
+                images, labels)
+                .find("asks for update_in_backward, and to be data parallel"),
+            std::string::npos);
+  Classify graph;
+  graph.compile(images, labels);
+  EXPECT_NE(test::error_of([&] { graph.enable_data_parallel(); }).find("enable_data_parallel"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace graven
