@@ -136,7 +136,7 @@ std::map<std::string, Fields> all_defaults() {
       {"pool2d_config",
        joined({{"count_include_pad", text(pool2d.count_include_pad)}, {"channels_last", text(pool2d.channels_last)}},
               {window_of(pool2d)})},
-      {"recurrent_config", {{"reverse", text(recurrent.reverse)}, {"relu", text(recurrent.relu)}}},
+      {"recurrent_config", {{"reverse", text(recurrent.reverse)}, {"relu", text(recurrent.relu)}, {"padded", text(recurrent.padded)}}},
       {"reduce_config", span_of(reduce_config{})},
       {"resample_config", joined({{"align_corners", text(resample.align_corners)}}, {span_of(resample)})},
       {"scan_config", joined({{"reverse", text(scan.reverse)}}, {span_of(scan)})},

@@ -5,7 +5,9 @@ namespace graven::codegen::lowering {
 
 namespace {
 
+/// The operators' last input has the lengths.
 KernelCall recurrent_call(const NodeView& node, const ops::RecurrentSizes& s) {
+  const bool padded = node.has_input(node.node.op->inputs.size() - 1);
   return {.name = std::string(node.node.op->name),
           .file = "recurrent",
           .config = {{"steps", s.steps},
@@ -13,7 +15,9 @@ KernelCall recurrent_call(const NodeView& node, const ops::RecurrentSizes& s) {
                      {"hidden", Dim(s.hidden)},
                      {"state", Dim(s.state)},
                      {"reverse", node.attributes().flag("reverse")},
-                     {"relu", node.attributes().flag_or("relu", false)}}};
+                     {"relu", node.attributes().flag_or("relu", false)},
+                     {"padded", padded}},
+          .checks_indices = padded};
 }
 
 KernelCall gru(const NodeView& node) { return recurrent_call(node, ops::gru_sizes(node)); }

@@ -56,7 +56,7 @@ Signature signature_of(const ir::Node& node, const std::function<ir::DType(ir::V
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     const ir::InputRange range = ir::input_range(op, node.inputs.size(), i);
     const ir::ValueId v = range.count && range.begin < node.inputs.size() ? node.inputs[range.begin] : ir::kNone;
-    s.inputs.push_back(v == ir::kNone ? *computed : dtype(v));
+    s.inputs.push_back(v == ir::kNone ? op.inputs[i].own_dtype().value_or(*computed) : dtype(v));
   }
   return s;
 }

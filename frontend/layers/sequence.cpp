@@ -272,15 +272,32 @@ Recurrent<Layer>::Recurrent(const char* name, std::int64_t gates, std::int64_t i
 
 template <class Layer>
 std::pair<Tensor, std::vector<Tensor>> Recurrent<Layer>::run(Tensor x, std::vector<Tensor> state) {
+  return run_steps(std::move(x), Tensor(), std::move(state));
+}
+
+template <class Layer>
+std::pair<PackedSequence, std::vector<Tensor>> Recurrent<Layer>::run(PackedSequence x, std::vector<Tensor> state) {
+  auto [y, states] = run_steps(x.steps_, x.lengths_, std::move(state));
+  x.steps_ = y;
+  x.ends_in_zeros_ = true;
+  return {x, states};
+}
+
+/// `lengths`: of packed sequences, which are [length, batch, input].
+template <class Layer>
+std::pair<Tensor, std::vector<Tensor>> Recurrent<Layer>::run_steps(Tensor x, const Tensor& lengths,
+                                                                   std::vector<Tensor> state) {
   const At at(this->call_location());
   const Location where = at.where();
   require_defined(x, name_, where);
-  const bool batched = x.dim() == 3;
+  const bool packed = lengths.defined(), batched = packed || x.dim() == 3;
+  if (packed && x.dim() != 3) fail(name_, "expects packed sequences of 3 dimensions, got " + x.describe(), where);
   if (!batched && x.dim() != 2) fail(name_, "expects 3 dimensions, or 2 without a batch, got " + x.describe(), where);
   if (x.shape().back() != Dim(input_))
     fail(name_, "expects " + std::to_string(input_) + " numbers a step, got " + x.describe(), where);
   if (!batched) x = x.unsqueeze(1, where);
-  if (batched && options_.batch_first) x = x.transpose(0, 1, where);
+  const bool batch_first = batched && !packed && options_.batch_first;
+  if (batch_first) x = x.transpose(0, 1, where);
   const Dim length = x.shape()[0], batch = x.shape()[1];
   const std::int64_t count = options_.bidirectional ? 2 : 1, states = gates_ == 4 ? 2 : 1;
   if (length == Dim(0)) fail(name_, "expects at least one step, got " + x.describe(), where);
@@ -309,6 +326,7 @@ std::pair<Tensor, std::vector<Tensor>> Recurrent<Layer>::run(Tensor x, std::vect
       std::vector<Tensor> inputs{linear(at(x), direction.weight_ih, direction.bias_ih), direction.weight_hh,
                                  direction.bias_hh, initial(0, index)};
       if (gates_ == 4) inputs.insert(inputs.end(), {initial(1, index), direction.weight_hr});
+      inputs.push_back(lengths);
       ir::Attributes attributes{{"reverse", d == 1}};
       if (gates_ == 1) attributes.set("relu", options_.nonlinearity == "relu");
       const std::vector<Tensor> results = graven::detail::apply(op, std::move(inputs), std::move(attributes), where);
@@ -324,7 +342,7 @@ std::pair<Tensor, std::vector<Tensor>> Recurrent<Layer>::run(Tensor x, std::vect
     final_states.push_back(batched ? all : all.squeeze(1, where));
   }
   if (!batched) x = x.squeeze(1, where);
-  if (batched && options_.batch_first) x = x.transpose(0, 1, where);
+  if (batch_first) x = x.transpose(0, 1, where);
   return {x, final_states};
 }
 template class Recurrent<RNN>;
@@ -337,6 +355,10 @@ std::pair<Tensor, Tensor> RNN::forward(Tensor x, Tensor h0) {
   auto [y, states] = run(x, {h0});
   return {y, states[0]};
 }
+std::pair<PackedSequence, Tensor> RNN::forward(PackedSequence x, Tensor h0) {
+  auto [y, states] = run(x, {h0});
+  return {y, states[0]};
+}
 
 LSTM::LSTM(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options)
     : Recurrent("LSTM", 4, input_size, hidden_size, options) {}
@@ -344,10 +366,18 @@ std::pair<Tensor, std::pair<Tensor, Tensor>> LSTM::forward(Tensor x, std::pair<T
   auto [y, states] = run(x, {state.first, state.second});
   return {y, {states[0], states[1]}};
 }
+std::pair<PackedSequence, std::pair<Tensor, Tensor>> LSTM::forward(PackedSequence x, std::pair<Tensor, Tensor> state) {
+  auto [y, states] = run(x, {state.first, state.second});
+  return {y, {states[0], states[1]}};
+}
 
 GRU::GRU(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options)
     : Recurrent("GRU", 3, input_size, hidden_size, options) {}
 std::pair<Tensor, Tensor> GRU::forward(Tensor x, Tensor h0) {
+  auto [y, states] = run(x, {h0});
+  return {y, states[0]};
+}
+std::pair<PackedSequence, Tensor> GRU::forward(PackedSequence x, Tensor h0) {
   auto [y, states] = run(x, {h0});
   return {y, states[0]};
 }

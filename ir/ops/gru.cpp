@@ -8,6 +8,7 @@ static void infer_gru(InferContext& c) {
   ops::require_whole_state(c, s, dtype);
   ops::require_shape(c, 2, "bias_hh", dtype, {3 * s.hidden});
   ops::require_shape(c, 3, "h0", dtype, s.one(s.state));
+  ops::require_lengths(c, s, 4);
   c.output(dtype, s.all(s.state));
   c.output(dtype, s.one(s.state));
   c.output(dtype, s.all(4 * s.hidden));
@@ -17,7 +18,9 @@ static void gradient_gru(GradientBuilder& g) {
   const ValueId dy = g.output_gradient(0), dh_n = g.output_gradient(1);
   if (dy == kNone && dh_n == kNone) return;
   const std::vector<ValueId> grads =
-      g.call_many("gru_backward", {dy, dh_n, g.output(0), g.output(2), g.input(1), g.has_input(3) ? g.input(3) : kNone},
+      g.call_many("gru_backward",
+                  {dy, dh_n, g.output(0), g.output(2), g.input(1), g.has_input(3) ? g.input(3) : kNone,
+                   g.has_input(4) ? g.input(4) : kNone},
                   g.attributes());
   if (g.needs(0)) g.set(0, grads[1]);
   ops::set_recurrent_weights(g, grads[0], grads[3]);
@@ -33,8 +36,13 @@ const OpDef kGru{
         "the layer's input + b_ih. "
         "y[steps, batch, hidden] is h after each step, h_n[batch, hidden] the last; it starts as h0, or as 0 (Cho et "
         "al. 2014; PyTorch's GRU). "
-        "gates[steps, batch, 4 * hidden] are r, z, n and m, for the gradient; none flows through them.",
-    .inputs = {{"x"}, {"weight_hh"}, {.name = "bias_hh", .optional = true}, {.name = "h0", .optional = true}},
+        "gates[steps, batch, 4 * hidden] are r, z, n and m, for the gradient; none flows through "
+        "them." GRAVEN_RECURRENT_LENGTHS,
+    .inputs = {{"x"},
+               {"weight_hh"},
+               {.name = "bias_hh", .optional = true},
+               {.name = "h0", .optional = true},
+               ops::lengths_input()},
     .attributes = {ops::reverse_attribute()},
     .outputs = {"y", "h_n", "gates"},
     .infer = infer_gru,
@@ -51,11 +59,11 @@ const OpDef kGru{
             const auto state = [&](const Shape& shape) {
               return r.states ? ops::random(r.dtype, shape) : ops::absent();
             };
-            cases.push_back(
-                {.note = r.note,
-                 .inputs = {ops::random(r.dtype, {r.steps, r.batch, 3 * n}),
-                            ops::random(r.dtype, {3 * n, n}, -0.5, 0.5), state({3 * n}), state({r.batch, n})},
-                 .attributes = {{"reverse", r.reverse}}});
+            cases.push_back({.note = r.note,
+                             .inputs = {ops::random(r.dtype, {r.steps, r.batch, 3 * n}),
+                                        ops::random(r.dtype, {3 * n, n}, -0.5, 0.5), state({3 * n}),
+                                        state({r.batch, n}), r.lengths_of()},
+                             .attributes = {{"reverse", r.reverse}}});
           }
           return cases;
         },

@@ -10,6 +10,7 @@ static void infer_gru_backward(InferContext& c) {
   ops::require_shape(c, 1, "dh_n", dtype, s.one(s.state));
   ops::require_shape(c, 3, "gates", dtype, s.all(4 * s.hidden));
   ops::require_shape(c, 5, "h0", dtype, s.one(s.state));
+  ops::require_lengths(c, s, 6);
   c.output(dtype, s.all(3 * s.hidden));
   c.output(dtype, s.all(3 * s.hidden));
   c.output(dtype, s.one(s.state));
@@ -28,7 +29,8 @@ const OpDef kGruBackward{
                {"y"},
                {"gates"},
                {"weight_hh"},
-               {.name = "h0", .optional = true}},
+               {.name = "h0", .optional = true},
+               ops::lengths_input()},
     .attributes = {ops::reverse_attribute()},
     .outputs = {"dsums", "dx", "dh0", "before"},
     .infer = infer_gru_backward,
@@ -44,12 +46,13 @@ const OpDef kGruBackward{
               return r.states ? ops::random(r.dtype, shape) : ops::absent();
             };
             const Shape all{r.steps, r.batch, n};
-            cases.push_back({.note = r.note,
-                             .inputs = {ops::random(r.dtype, all), state({r.batch, n}), ops::random(r.dtype, all),
-                                        ops::random(r.dtype, {r.steps, r.batch, 4 * n}),
-                                        ops::random(r.dtype, {3 * n, n}, -0.5, 0.5), state({r.batch, n})},
-                             .attributes = {{"reverse", r.reverse}},
-                             .gradient = false});
+            cases.push_back(
+                {.note = r.note,
+                 .inputs = {ops::random(r.dtype, all), state({r.batch, n}), ops::random(r.dtype, all),
+                            ops::random(r.dtype, {r.steps, r.batch, 4 * n}),
+                            ops::random(r.dtype, {3 * n, n}, -0.5, 0.5), state({r.batch, n}), r.lengths_of()},
+                 .attributes = {{"reverse", r.reverse}},
+                 .gradient = false});
           }
           return cases;
         },

@@ -9,6 +9,7 @@ static void infer_lstm(InferContext& c) {
   ops::require_shape(c, 2, "bias_hh", dtype, {4 * s.hidden});
   ops::require_shape(c, 3, "h0", dtype, s.one(s.state));
   ops::require_shape(c, 4, "c0", dtype, s.one(s.hidden));
+  ops::require_lengths(c, s, 6);
   c.output(dtype, s.all(s.state));
   c.output(dtype, s.one(s.state));
   c.output(dtype, s.one(s.hidden));
@@ -20,10 +21,10 @@ static void gradient_lstm(GradientBuilder& g) {
   const ValueId dy = g.output_gradient(0), dh_n = g.output_gradient(1), dc_n = g.output_gradient(2);
   if (dy == kNone && dh_n == kNone && dc_n == kNone) return;
   const auto given = [&](std::size_t i) { return g.has_input(i) ? g.input(i) : kNone; };
-  const std::vector<ValueId> grads =
-      g.call_many("lstm_backward",
-                  {dy, dh_n, dc_n, g.output(0), g.output(3), g.output(4), g.input(1), given(3), given(4), given(5)},
-                  g.attributes());
+  const std::vector<ValueId> grads = g.call_many(
+      "lstm_backward",
+      {dy, dh_n, dc_n, g.output(0), g.output(3), g.output(4), g.input(1), given(3), given(4), given(5), given(6)},
+      g.attributes());
   if (g.needs(0)) g.set(0, grads[0]);
   ops::set_recurrent_weights(g, grads[0], grads[3]);
   if (g.has_input(3) && g.needs(3)) g.set(3, grads[1]);
@@ -50,13 +51,14 @@ const OpDef kLstm{
         "start as h0 and c0, or as 0 "
         "(Hochreiter and Schmidhuber 1997; Sak et al. 2014; PyTorch's LSTM). cells[steps, batch, hidden] is c after "
         "each step, gates[steps, batch, "
-        "4 * hidden] are i, f, g and o, for the gradient; none flows through them.",
+        "4 * hidden] are i, f, g and o, for the gradient; none flows through them." GRAVEN_RECURRENT_LENGTHS,
     .inputs = {{"x"},
                {"weight_hh"},
                {.name = "bias_hh", .optional = true},
                {.name = "h0", .optional = true},
                {.name = "c0", .optional = true},
-               {.name = "weight_hr", .optional = true}},
+               {.name = "weight_hr", .optional = true},
+               ops::lengths_input()},
     .attributes = {ops::reverse_attribute()},
     .outputs = {"y", "h_n", "c_n", "cells", "gates"},
     .infer = infer_lstm,
@@ -75,12 +77,13 @@ const OpDef kLstm{
               const auto given = [&](const Shape& shape) {
                 return r.states ? ops::random(r.dtype, shape) : ops::absent();
               };
-              cases.push_back({.note = r.note + (projects ? ", projected" : ""),
-                               .inputs = {ops::random(r.dtype, {r.steps, r.batch, 4 * n}),
-                                          ops::random(r.dtype, {4 * n, state}, -0.5, 0.5), given({4 * n}),
-                                          given({r.batch, state}), given({r.batch, n}),
-                                          projects ? ops::random(r.dtype, {state, n}, -0.5, 0.5) : ops::absent()},
-                               .attributes = {{"reverse", r.reverse}}});
+              cases.push_back(
+                  {.note = r.note + (projects ? ", projected" : ""),
+                   .inputs = {ops::random(r.dtype, {r.steps, r.batch, 4 * n}),
+                              ops::random(r.dtype, {4 * n, state}, -0.5, 0.5), given({4 * n}), given({r.batch, state}),
+                              given({r.batch, n}),
+                              projects ? ops::random(r.dtype, {state, n}, -0.5, 0.5) : ops::absent(), r.lengths_of()},
+                   .attributes = {{"reverse", r.reverse}}});
             }
           return cases;
         },

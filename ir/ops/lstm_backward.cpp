@@ -13,6 +13,7 @@ static void infer_lstm_backward(InferContext& c) {
   ops::require_shape(c, 5, "gates", dtype, s.all(4 * s.hidden));
   ops::require_shape(c, 7, "h0", dtype, s.one(s.state));
   ops::require_shape(c, 8, "c0", dtype, s.one(s.hidden));
+  ops::require_lengths(c, s, 10);
   c.output(dtype, s.all(4 * s.hidden));
   c.output(dtype, s.one(s.state));
   c.output(dtype, s.one(s.hidden));
@@ -38,7 +39,8 @@ const OpDef kLstmBackward{
                {"weight_hh"},
                {.name = "h0", .optional = true},
                {.name = "c0", .optional = true},
-               {.name = "weight_hr", .optional = true}},
+               {.name = "weight_hr", .optional = true},
+               ops::lengths_input()},
     .attributes = {ops::reverse_attribute()},
     .outputs = {"dx", "dh0", "dc0", "before", "dh"},
     .infer = infer_lstm_backward,
@@ -56,15 +58,16 @@ const OpDef kLstmBackward{
                 return r.states ? ops::random(r.dtype, shape) : ops::absent();
               };
               const Shape all{r.steps, r.batch, state};
-              cases.push_back({.note = r.note + (projects ? ", projected" : ""),
-                               .inputs = {ops::random(r.dtype, all), given({r.batch, state}), given({r.batch, n}),
-                                          ops::random(r.dtype, all), ops::random(r.dtype, {r.steps, r.batch, n}),
-                                          ops::random(r.dtype, {r.steps, r.batch, 4 * n}),
-                                          ops::random(r.dtype, {4 * n, state}, -0.5, 0.5), given({r.batch, state}),
-                                          given({r.batch, n}),
-                                          projects ? ops::random(r.dtype, {state, n}, -0.5, 0.5) : ops::absent()},
-                               .attributes = {{"reverse", r.reverse}},
-                               .gradient = false});
+              cases.push_back(
+                  {.note = r.note + (projects ? ", projected" : ""),
+                   .inputs = {ops::random(r.dtype, all), given({r.batch, state}), given({r.batch, n}),
+                              ops::random(r.dtype, all), ops::random(r.dtype, {r.steps, r.batch, n}),
+                              ops::random(r.dtype, {r.steps, r.batch, 4 * n}),
+                              ops::random(r.dtype, {4 * n, state}, -0.5, 0.5), given({r.batch, state}),
+                              given({r.batch, n}),
+                              projects ? ops::random(r.dtype, {state, n}, -0.5, 0.5) : ops::absent(), r.lengths_of()},
+                   .attributes = {{"reverse", r.reverse}},
+                   .gradient = false});
             }
           return cases;
         },

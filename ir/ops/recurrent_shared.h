@@ -47,6 +47,10 @@ inline void require_shape(const InferContext& c, std::size_t i, std::string_view
     return std::string(what) + " must be " + describe(dtype, shape) + ", got " + c.input(i).to_string();
   });
 }
+/// The last input, if it is there: how many steps each sequence has.
+inline void require_lengths(const InferContext& c, const RecurrentSizes& s, std::size_t i) {
+  require_shape(c, i, "lengths", DType::i64, {s.batch});
+}
 /// h has `hidden` numbers.
 inline void require_whole_state(const InferContext& c, const RecurrentSizes& s, DType dtype) {
   c.require(s.state == s.hidden, [&] {
@@ -89,6 +93,12 @@ inline AttributeSpec reverse_attribute() {
 }
 inline AttributeSpec relu_attribute() { return {"relu", AttributeType::boolean, false, "instead of tanh"}; }
 
+inline InputSpec lengths_input() { return {.name = "lengths", .dtype = DType::i64, .optional = true}; }
+/// What is said of them in the documentation of each of these operators.
+#define GRAVEN_RECURRENT_LENGTHS                                                                                      \
+  " lengths[batch], 1 to steps each, an error when it runs otherwise: a sequence has so many steps, from either end " \
+  "backwards or forwards; in those behind them y is 0 and states stay what they were (PyTorch's packed sequences)."
+
 /// Sets the gradients of weight_hh (input 1) and bias_hh (input 2): those of a linear layer whose input is h before
 /// each step.
 inline void set_recurrent_weights(GradientBuilder& g, ValueId dsums, ValueId before) {
@@ -104,7 +114,11 @@ struct RecurrentCase {
   std::string note;
   DType dtype;
   std::int64_t steps, batch, hidden;
-  bool reverse = false, states = true;
+  bool reverse = false, states = true, lengths = false;
+  /// Of the operators' last input; in [1, steps].
+  TestCase::Input lengths_of() const {
+    return lengths ? random(DType::i64, {batch}, 1, static_cast<double>(steps + 1)) : absent();
+  }
 };
 inline std::vector<RecurrentCase> recurrent_cases() {
   std::vector<RecurrentCase> cases{
@@ -119,6 +133,10 @@ inline std::vector<RecurrentCase> recurrent_cases() {
       {"many sequences", DType::f32, 3, 37, 20},
       {"many units", DType::f32, 2, 3, 130},
       {"no sequences", DType::f32, 2, 0, 3},
+      {"lengths", DType::f32, 5, 4, 5, false, true, true},
+      {"lengths in reverse", DType::f32, 5, 4, 5, true, true, true},
+      {"lengths without states", DType::f32, 6, 3, 18, true, false, true},
+      {"lengths of many sequences", DType::f32, 4, 37, 20, true, true, true},
   };
   for (DType d : kFloats) cases.push_back({std::string(name(d)), d, 3, 2, 3});
   return cases;

@@ -8,6 +8,7 @@ static void infer_rnn(InferContext& c) {
   ops::require_whole_state(c, s, dtype);
   ops::require_shape(c, 2, "bias_hh", dtype, {s.hidden});
   ops::require_shape(c, 3, "h0", dtype, s.one(s.state));
+  ops::require_lengths(c, s, 4);
   c.output(dtype, s.all(s.state));
   c.output(dtype, s.one(s.state));
 }
@@ -16,7 +17,9 @@ static void gradient_rnn(GradientBuilder& g) {
   const ValueId dy = g.output_gradient(0), dh_n = g.output_gradient(1);
   if (dy == kNone && dh_n == kNone) return;
   const std::vector<ValueId> grads = g.call_many(
-      "rnn_backward", {dy, dh_n, g.output(0), g.input(1), g.has_input(3) ? g.input(3) : kNone}, g.attributes());
+      "rnn_backward",
+      {dy, dh_n, g.output(0), g.input(1), g.has_input(3) ? g.input(3) : kNone, g.has_input(4) ? g.input(4) : kNone},
+      g.attributes());
   if (g.needs(0)) g.set(0, grads[0]);
   ops::set_recurrent_weights(g, grads[0], grads[2]);
   if (g.has_input(3) && g.needs(3)) g.set(3, grads[1]);
@@ -30,8 +33,12 @@ const OpDef kRnn{
         "which is W_ih of the layer's input + b_ih. y[steps, batch, hidden] is h after each step, h_n[batch, hidden] "
         "the last; it starts as h0, or "
         "as "
-        "0 (Elman 1990; PyTorch's RNN).",
-    .inputs = {{"x"}, {"weight_hh"}, {.name = "bias_hh", .optional = true}, {.name = "h0", .optional = true}},
+        "0 (Elman 1990; PyTorch's RNN)." GRAVEN_RECURRENT_LENGTHS,
+    .inputs = {{"x"},
+               {"weight_hh"},
+               {.name = "bias_hh", .optional = true},
+               {.name = "h0", .optional = true},
+               ops::lengths_input()},
     .attributes = {ops::reverse_attribute(), ops::relu_attribute()},
     .outputs = {"y", "h_n"},
     .infer = infer_rnn,
@@ -49,10 +56,11 @@ const OpDef kRnn{
               const auto state = [&](const Shape& shape) {
                 return r.states ? ops::random(r.dtype, shape) : ops::absent();
               };
-              cases.push_back({.note = r.note + (relu ? ", relu" : ""),
-                               .inputs = {ops::random(r.dtype, {r.steps, r.batch, n}),
-                                          ops::random(r.dtype, {n, n}, -0.5, 0.5), state({n}), state({r.batch, n})},
-                               .attributes = {{"reverse", r.reverse}, {"relu", relu}}});
+              cases.push_back(
+                  {.note = r.note + (relu ? ", relu" : ""),
+                   .inputs = {ops::random(r.dtype, {r.steps, r.batch, n}), ops::random(r.dtype, {n, n}, -0.5, 0.5),
+                              state({n}), state({r.batch, n}), r.lengths_of()},
+                   .attributes = {{"reverse", r.reverse}, {"relu", relu}}});
             }
           return cases;
         },

@@ -9,6 +9,7 @@ static void infer_rnn_backward(InferContext& c) {
   ops::require_shape(c, 0, "dy", dtype, s.all(s.state));
   ops::require_shape(c, 1, "dh_n", dtype, s.one(s.state));
   ops::require_shape(c, 4, "h0", dtype, s.one(s.state));
+  ops::require_lengths(c, s, 5);
   c.output(dtype, s.all(s.hidden));
   c.output(dtype, s.one(s.state));
   c.output(dtype, s.all(s.state));
@@ -24,7 +25,8 @@ const OpDef kRnnBackward{
                {.name = "dh_n", .optional = true},
                {"y"},
                {"weight_hh"},
-               {.name = "h0", .optional = true}},
+               {.name = "h0", .optional = true},
+               ops::lengths_input()},
     .attributes = {ops::reverse_attribute(), ops::relu_attribute()},
     .outputs = {"dx", "dh0", "before"},
     .infer = infer_rnn_backward,
@@ -43,7 +45,7 @@ const OpDef kRnnBackward{
               const Shape all{r.steps, r.batch, n};
               cases.push_back({.note = r.note + (relu ? ", relu" : ""),
                                .inputs = {ops::random(r.dtype, all), state({r.batch, n}), ops::random(r.dtype, all),
-                                          ops::random(r.dtype, {n, n}, -0.5, 0.5), state({r.batch, n})},
+                                          ops::random(r.dtype, {n, n}, -0.5, 0.5), state({r.batch, n}), r.lengths_of()},
                                .attributes = {{"reverse", r.reverse}, {"relu", relu}},
                                .gradient = false});
             }

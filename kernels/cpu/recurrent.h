@@ -1,23 +1,30 @@
 // Recurrent layers, one layer in one direction, and their gradients, in float; formulas and shapes: config/recurrent.h,
 // reference/recurrent.h.
 //
-//   inline constexpr recurrent_config encoder{.steps = 200, .batch = 16, .hidden = 128, .state = 128, .reverse = false,
-//   .relu = false}; lstm(threads, encoder, y, h_n, c_n, cells, gates, x, w_hh, b_hh, h0, c0, nullptr, workspace); //
-//   recurrent_workspace_bytes(encoder, 4) lstm_backward(threads, encoder, dx, dh0, dc0, before, nullptr, dy, dh_n,
-//   dc_n, y, cells, gates, w_hh, h0, c0, nullptr, workspace);
+//   inline constexpr recurrent_config encoder{.steps = 200, .batch = 16, .hidden = 128, .state = 128};
+//   lstm(threads, encoder, y, h_n, c_n, cells, gates, x, w_hh, b_hh, h0, c0, nullptr, nullptr, workspace);
+//       // recurrent_workspace_bytes(encoder, 4)
+//   lstm_backward(threads, encoder, dx, dh0, dc0, before, nullptr, dy, dh_n, dc_n, y, cells, gates, w_hh, h0, c0,
+//                 nullptr, nullptr, workspace);
 //
-// All outputs but the first may be nullptr, and what is added to x and h0, c0; of the gradients' inputs dy, dh_n and
-// dc_n.
+// All outputs but the first may be nullptr, and what is added to x and h0, c0, and the lengths; of the gradients'
+// inputs dy, dh_n and dc_n. A length outside of [1, steps] is an index_error, before anything is computed.
 //
 // A step is a product of few rows, W_hh in panels, and its gates are computed where the product's tile lies. The panels
 // of the gates of 16 units stand side by side, so that one tile has all that these units need. Sequences do not wait
-// for each other: where they are many, and W_hh stays in the second-level cache, each thread takes some through all
-// steps. Else threads divide the units of each step. An element's sum is the same either way.
+// for each other: where they are many, and W_hh takes little of the second-level cache, each thread takes some through
+// all steps. Else threads divide the units of each step, and each has its part of W_hh in its cache. An element's sum
+// is the same either way.
+//
+// A sequence that has no such step, by its length, keeps its h in y's row of that step and its c, so that each step
+// reads the states of the one before it; products leave out the rows before the first and behind the last sequence of a
+// stage that have the step. In the end y's rows become 0.
 #pragma once
 
 #include <cstdint>
 
 #include "../config/recurrent.h"
+#include "check_index.h"
 #include "gemm.h"
 #include "level.h"
 #include "pack.h"
@@ -158,6 +165,27 @@ GRAVEN_ALWAYS_INLINE const float* before_step(const recurrent_config& c, std::in
                                               const float* first, std::int64_t numbers) {
   return made == 0 ? first : all + place(c, made - 1) * c.batch * numbers;
 }
+/// Whether sequence `b` has the step at place t.
+GRAVEN_ALWAYS_INLINE bool has_step(const std::int64_t* lengths, std::int64_t b, std::int64_t t) {
+  return lengths == nullptr || t < lengths[b];
+}
+/// The number of its first step, and of its last.
+GRAVEN_ALWAYS_INLINE std::int64_t first_step(const recurrent_config& c, const std::int64_t* lengths, std::int64_t b) {
+  return lengths != nullptr && c.reverse ? c.steps - lengths[b] : 0;
+}
+GRAVEN_ALWAYS_INLINE std::int64_t last_step(const recurrent_config& c, const std::int64_t* lengths, std::int64_t b) {
+  return lengths != nullptr && !c.reverse ? lengths[b] - 1 : c.steps - 1;
+}
+/// Of rows [first, last) those from the first to the last that have the step at place t, or none.
+struct rows_with_step {
+  std::int64_t first, rows;
+};
+GRAVEN_ALWAYS_INLINE rows_with_step find_rows(const std::int64_t* lengths, std::int64_t first, std::int64_t last,
+                                              std::int64_t t) {
+  while (last > first && !has_step(lengths, last - 1, t)) --last;
+  while (first < last && !has_step(lengths, first, t)) ++first;
+  return {first, last - first};
+}
 GRAVEN_ALWAYS_INLINE const float* row_of(const float* rows, std::int64_t i) {
   return rows == nullptr ? nullptr : rows + i;
 }
@@ -193,7 +221,7 @@ struct division {
   std::int64_t columns;  // pieces of a step
 };
 inline division divide(const recurrent_config& c, std::int64_t gates, std::int64_t blocks) {
-  constexpr std::int64_t kFewRows = 8, kMostPieces = 8, kCached = std::int64_t{1} << 18;  // floats
+  constexpr std::int64_t kFewRows = 8, kMostPieces = 8, kCached = std::int64_t{1} << 17;  // floats
   const std::int64_t weights = gates * c.hidden * c.state;
   if (c.batch >= 2 * kFewRows && weights <= kCached) {
     const std::int64_t pieces = c.batch / kFewRows < kMostPieces ? c.batch / kFewRows : kMostPieces;
@@ -260,6 +288,7 @@ struct forward_call {
   recurrent_config config;
   float *y = nullptr, *h_n = nullptr, *c_n = nullptr, *cells = nullptr, *gates = nullptr;
   const float *x = nullptr, *w_hh = nullptr, *b_hh = nullptr, *h0 = nullptr, *c0 = nullptr, *w_hr = nullptr;
+  const std::int64_t* lengths = nullptr;
   void* workspace = nullptr;
 };
 
@@ -302,14 +331,27 @@ template <class Layer>
         float stage[kRows * kBlock];
         // Without an h before it, a product of no terms.
         const std::int64_t terms = before == nullptr ? 0 : state;
-        gemm_problem p = product(rows, count * kGates * kPanel, state, stage, kBlock, row_of(before, from * state),
-                                 panels + unit * kGates * kPanel * state, bias + unit * kGates * kPanel, false);
+        const rows_with_step some = find_rows(call.lengths, from, from + rows, t);
+        gemm_problem p = product(some.rows, count * kGates * kPanel, state, stage + (some.first - from) * kBlock,
+                                 kBlock, row_of(before, some.first * state), panels + unit * kGates * kPanel * state,
+                                 bias + unit * kGates * kPanel, false);
         p.k = terms;
-        detail::gemm_block(p, 0, rows, 0, p.n);
+        if (p.m > 0) detail::gemm_block(p, 0, p.m, 0, p.n);
         for (std::int64_t r = 0; r < rows; ++r)
           for (std::int64_t q = 0; q < count; ++q) {
             const std::int64_t row = from + r, j = (unit + q) * kPanel, width = width_of(hidden, j),
                                at = row * hidden + j;
+            if (!has_step(call.lengths, row, t)) {
+              if (!projects) write(h + at, width, read(row_of(before, at), width));
+              if constexpr (kCells) {
+                const lanes old = read(made == 0 ? row_of(call.c0, at) : cell + at, width);
+                write(cell + at, width, old);
+                write(row_of(call.cells, t * c.batch * hidden + at), width, old);
+              }
+              for (int g = 0; g < Layer::kept; ++g)
+                write(row_of(call.gates, ((t * c.batch + row) * Layer::kept + g) * hidden + j), width, lanes{});
+              continue;
+            }
             lanes x[kGates], sum[kGates], now, gate[4];
             for (int g = 0; g < kGates; ++g) {
               x[g] = read(call.x + ((t * c.batch + row) * kGates + g) * hidden + j, width);
@@ -335,14 +377,25 @@ template <class Layer>
   };
   const auto join = [&](std::int64_t made, std::int64_t first, std::int64_t last, bool divided) {
     if (!projects) return;
-    multiply(threads,
-             product(last - first, state, hidden, call.y + (place(c, made) * c.batch + first) * state, state,
-                     wide + first * hidden, projection, nullptr, false),
-             divided);
+    const std::int64_t t = place(c, made);
+    float* const h = call.y + t * c.batch * state;
+    const rows_with_step some = find_rows(call.lengths, first, last, t);
+    if (some.rows > 0)
+      multiply(threads,
+               product(some.rows, state, hidden, h + some.first * state, state, wide + some.first * hidden, projection,
+                       nullptr, false),
+               divided);
+    const float* const before = before_step(c, made, call.y, call.h0, state);
+    for (std::int64_t row = first; call.lengths != nullptr && row < last; ++row)
+      if (!has_step(call.lengths, row, t)) copy_or_zero(h + row * state, row_of(before, row * state), state);
   };
   for_each_step(threads, c, divide(c, kGates, blocks), blocks, false, step, join);
   if (call.h_n != nullptr) copy_or_zero(call.h_n, call.y + place(c, c.steps - 1) * c.batch * state, c.batch * state);
   if (kCells && call.c_n != nullptr) copy_or_zero(call.c_n, cell, c.batch * hidden);
+  if (call.lengths == nullptr) return;
+  for (std::int64_t t = 0; t < c.steps; ++t)
+    for (std::int64_t row = 0; row < c.batch; ++row)
+      if (!has_step(call.lengths, row, t)) copy_or_zero(call.y + (t * c.batch + row) * state, nullptr, state);
 }
 
 // ---- backward -------------------------------------------------------------------------------------------------------
@@ -353,6 +406,7 @@ struct backward_call {
   float *dsums = nullptr, *dx = nullptr, *dh0 = nullptr, *dc0 = nullptr, *before = nullptr, *dh = nullptr;
   const float *dy = nullptr, *dh_n = nullptr, *dc_n = nullptr, *y = nullptr, *cells = nullptr, *gates = nullptr;
   const float *w_hh = nullptr, *h0 = nullptr, *c0 = nullptr, *w_hr = nullptr;
+  const std::int64_t* lengths = nullptr;
   void* workspace = nullptr;
 };
 
@@ -367,6 +421,7 @@ template <class Layer>
   float* const carried = panels + padded(state) * columns;
   float* const of_h = kCarries ? carried + padded(c.batch * hidden) : carried;
   float* const projection = projects ? of_h + padded(in_step) : of_h;
+  float* const firsts = projection + (projects ? padded(hidden) * state : 0);
   for_each_panel(threads, padded(state) / kPanel, kPanel * columns, [&](std::int64_t p) {
     pack_columns_panel(call.w_hh + p * kPanel, state, columns, width_of(state, p * kPanel),
                        panels + p * kPanel * columns);
@@ -376,9 +431,22 @@ template <class Layer>
       pack_columns_panel(call.w_hr + p * kPanel, hidden, state, width_of(hidden, p * kPanel),
                          projection + p * kPanel * state);
     });
+  // Of h or c after each step, a sequence's before the step: the state that it starts with before its first.
+  const auto row_before = [&](std::int64_t made, std::int64_t row, const float* all, const float* start,
+                              std::int64_t numbers) {
+    return row_of(made == first_step(c, call.lengths, row) ? start : before_step(c, made, all, start, numbers),
+                  row * numbers);
+  };
   if (call.before != nullptr)
     threads.run(c.steps, [&](std::int64_t made) {
-      copy_or_zero(call.before + place(c, made) * in_step, before_step(c, made, call.y, call.h0, state), in_step);
+      const std::int64_t t = place(c, made);
+      float* const to = call.before + t * in_step;
+      if (call.lengths == nullptr)
+        copy_or_zero(to, before_step(c, made, call.y, call.h0, state), in_step);
+      else
+        for (std::int64_t row = 0; row < c.batch; ++row)
+          copy_or_zero(to + row * state,
+                       has_step(call.lengths, row, t) ? row_before(made, row, call.y, call.h0, state) : nullptr, state);
     });
 
   // The gradients of the sums of the step after this one; nullptr at the last.
@@ -386,9 +454,9 @@ template <class Layer>
     return made + 1 == c.steps ? nullptr : call.dsums + place(c, made + 1) * c.batch * columns;
   };
   // h's own gradient at a place in a step: what the user gave.
-  const auto given = [&](std::int64_t made, std::int64_t at, std::int64_t width) {
+  const auto given = [&](std::int64_t made, std::int64_t row, std::int64_t at, std::int64_t width) {
     lanes d = read(row_of(call.dy, place(c, made) * in_step + at), width);
-    if (made + 1 == c.steps && call.dh_n != nullptr) {
+    if (made == last_step(c, call.lengths, row) && call.dh_n != nullptr) {
       const lanes end = read(call.dh_n + at, width);
       for (int l = 0; l < kPanel; ++l) d.x[l] += end.x[l];
     }
@@ -400,12 +468,14 @@ template <class Layer>
     float* const dh = call.dh != nullptr ? call.dh + place(c, made) * in_step : of_h;
     for (std::int64_t r = first; r < last; ++r)
       for (std::int64_t j = 0; j < state; j += kPanel)
-        write(dh + r * state + j, width_of(state, j), given(made, r * state + j, width_of(state, j)));
+        write(dh + r * state + j, width_of(state, j), given(made, r, r * state + j, width_of(state, j)));
     if (const float* const next = after(made); next != nullptr)
       multiply(threads,
                product(last - first, state, columns, dh + first * state, state, next + first * columns, panels, nullptr,
                        true),
                divided);
+    for (std::int64_t r = first; call.lengths != nullptr && r < last; ++r)
+      if (!has_step(call.lengths, r, place(c, made))) copy_or_zero(dh + r * state, nullptr, state);
   };
 
   const std::int64_t blocks = (hidden + kBlock - 1) / kBlock;
@@ -415,24 +485,36 @@ template <class Layer>
     const float* const next = after(made);
     const float* const from_h = projects ? (call.dh != nullptr ? call.dh + t * in_step : of_h) : next;
     const std::int64_t terms = projects ? state : columns;
-    const float* const last_h = before_step(c, made, call.y, call.h0, state);
-    const float* const last_cell = kCells ? before_step(c, made, call.cells, call.c0, hidden) : nullptr;
     for (; block < block_end; ++block) {
       const std::int64_t unit = block * kBlock, count = padded(hidden - unit < kBlock ? hidden - unit : kBlock);
       for (std::int64_t from = first; from < last; from += kRows) {
         const std::int64_t rows = last - from < kRows ? last - from : kRows;
         float stage[kRows * kBlock];
-        if (from_h != nullptr)
-          detail::gemm_block(product(rows, count, terms, stage, kBlock, from_h + from * terms,
-                                     (projects ? projection : panels) + unit * terms, nullptr, false),
-                             0, rows, 0, count);
+        const rows_with_step some = find_rows(call.lengths, from, from + rows, t);
+        if (from_h != nullptr && some.rows > 0)
+          detail::gemm_block(
+              product(some.rows, count, terms, stage + (some.first - from) * kBlock, kBlock,
+                      from_h + some.first * terms, (projects ? projection : panels) + unit * terms, nullptr, false),
+              0, some.rows, 0, count);
         for (std::int64_t r = 0; r < rows; ++r)
           for (std::int64_t q = 0; q < count; q += kPanel) {
             const std::int64_t row = from + r, j = unit + q, width = width_of(hidden, j), at = row * hidden + j;
             lanes dh = {}, carry = {}, of_x, gate[4], dsum[kGates];
+            if (!has_step(call.lengths, row, t)) {
+              if (!projects) write(row_of(call.dh, t * in_step + at), width, dh);
+              for (int g = 0; g < kGates; ++g) {
+                const std::int64_t to = ((t * c.batch + row) * kGates + g) * hidden + j;
+                write(call.dsums + to, width, carry);
+                if constexpr (kGates == 3) write(row_of(call.dx, to), width, carry);
+              }
+              // What was given of the last c, or nothing, where no step was behind it.
+              if (kCarries && next == nullptr)
+                write(carried + at, width, read(kCells ? row_of(call.dc_n, at) : nullptr, width));
+              continue;
+            }
             if (from_h != nullptr) dh = read(stage + r * kBlock + q, kPanel);
             if (!projects) {
-              const lanes own = given(made, at, width);
+              const lanes own = given(made, row, at, width);
               for (int l = 0; l < kPanel; ++l) dh.x[l] += own.x[l];
             }
             if constexpr (kCells) {
@@ -447,9 +529,9 @@ template <class Layer>
             lanes now = {}, old = {};
             if constexpr (kCells) {
               now = read(call.cells + t * c.batch * hidden + at, width);
-              old = read(row_of(last_cell, at), width);
+              old = read(row_of(row_before(made, row, call.cells, call.c0, hidden), j), width);
             } else if constexpr (kCarries) {
-              old = read(row_of(last_h, at), width);
+              old = read(row_of(row_before(made, row, call.y, call.h0, state), j), width);
             } else {
               now = read(call.y + t * in_step + at, width);
             }
@@ -482,8 +564,13 @@ template <class Layer>
         [](std::int64_t, std::int64_t, std::int64_t, bool) {});
   }
   if (call.dh0 != nullptr) {
-    gemm(threads, product(c.batch, state, columns, call.dh0, state, call.dsums + place(c, 0) * c.batch * columns,
-                          panels, nullptr, false));
+    const float* of_first = call.dsums + place(c, 0) * c.batch * columns;
+    if (call.lengths != nullptr && c.reverse) {
+      for (std::int64_t row = 0; row < c.batch; ++row)
+        copy_or_zero(firsts + row * columns, call.dsums + ((call.lengths[row] - 1) * c.batch + row) * columns, columns);
+      of_first = firsts;
+    }
+    gemm(threads, product(c.batch, state, columns, call.dh0, state, of_first, panels, nullptr, false));
     if (kGates == 3)
       for (std::int64_t i = 0; i < in_step; ++i) call.dh0[i] += carried[i];
   }
@@ -493,15 +580,25 @@ template <class Layer>
 }  // namespace recurrent_detail
 
 inline void rnn(Threads& threads, const recurrent_config& c, float* y, float* h_n, const float* x, const float* w_hh,
-                const float* b_hh, const float* h0, void* workspace) {
-  recurrent_detail::forward(
-      threads, recurrent_detail::rnn_layer{c.relu},
-      {.config = c, .y = y, .h_n = h_n, .x = x, .w_hh = w_hh, .b_hh = b_hh, .h0 = h0, .workspace = workspace});
+                const float* b_hh, const float* h0, const std::int64_t* lengths, void* workspace,
+                const char* where = "") {
+  check_lengths("rnn", lengths, c.batch, c.steps, where);
+  recurrent_detail::forward(threads, recurrent_detail::rnn_layer{c.relu},
+                            {.config = c,
+                             .y = y,
+                             .h_n = h_n,
+                             .x = x,
+                             .w_hh = w_hh,
+                             .b_hh = b_hh,
+                             .h0 = h0,
+                             .lengths = lengths,
+                             .workspace = workspace});
 }
 
 inline void lstm(Threads& threads, const recurrent_config& c, float* y, float* h_n, float* c_n, float* cells,
                  float* gates, const float* x, const float* w_hh, const float* b_hh, const float* h0, const float* c0,
-                 const float* w_hr, void* workspace) {
+                 const float* w_hr, const std::int64_t* lengths, void* workspace, const char* where = "") {
+  check_lengths("lstm", lengths, c.batch, c.steps, where);
   recurrent_detail::forward(threads, recurrent_detail::lstm_layer{},
                             {.config = c,
                              .y = y,
@@ -515,11 +612,14 @@ inline void lstm(Threads& threads, const recurrent_config& c, float* y, float* h
                              .h0 = h0,
                              .c0 = c0,
                              .w_hr = w_hr,
+                             .lengths = lengths,
                              .workspace = workspace});
 }
 
 inline void gru(Threads& threads, const recurrent_config& c, float* y, float* h_n, float* gates, const float* x,
-                const float* w_hh, const float* b_hh, const float* h0, void* workspace) {
+                const float* w_hh, const float* b_hh, const float* h0, const std::int64_t* lengths, void* workspace,
+                const char* where = "") {
+  check_lengths("gru", lengths, c.batch, c.steps, where);
   recurrent_detail::forward(threads, recurrent_detail::gru_layer{},
                             {.config = c,
                              .y = y,
@@ -529,12 +629,14 @@ inline void gru(Threads& threads, const recurrent_config& c, float* y, float* h_
                              .w_hh = w_hh,
                              .b_hh = b_hh,
                              .h0 = h0,
+                             .lengths = lengths,
                              .workspace = workspace});
 }
 
 inline void rnn_backward(Threads& threads, const recurrent_config& c, float* dx, float* dh0, float* before,
                          const float* dy, const float* dh_n, const float* y, const float* w_hh, const float* h0,
-                         void* workspace) {
+                         const std::int64_t* lengths, void* workspace, const char* where = "") {
+  check_lengths("rnn_backward", lengths, c.batch, c.steps, where);
   recurrent_detail::backward(threads, recurrent_detail::rnn_layer{c.relu},
                              {.config = c,
                               .dsums = dx,
@@ -545,13 +647,15 @@ inline void rnn_backward(Threads& threads, const recurrent_config& c, float* dx,
                               .y = y,
                               .w_hh = w_hh,
                               .h0 = h0,
+                              .lengths = lengths,
                               .workspace = workspace});
 }
 
 inline void lstm_backward(Threads& threads, const recurrent_config& c, float* dx, float* dh0, float* dc0, float* before,
                           float* dh, const float* dy, const float* dh_n, const float* dc_n, const float* y,
                           const float* cells, const float* gates, const float* w_hh, const float* h0, const float* c0,
-                          const float* w_hr, void* workspace) {
+                          const float* w_hr, const std::int64_t* lengths, void* workspace, const char* where = "") {
+  check_lengths("lstm_backward", lengths, c.batch, c.steps, where);
   recurrent_detail::backward(threads, recurrent_detail::lstm_layer{},
                              {.config = c,
                               .dsums = dx,
@@ -569,12 +673,15 @@ inline void lstm_backward(Threads& threads, const recurrent_config& c, float* dx
                               .h0 = h0,
                               .c0 = c0,
                               .w_hr = w_hr,
+                              .lengths = lengths,
                               .workspace = workspace});
 }
 
 inline void gru_backward(Threads& threads, const recurrent_config& c, float* dsums, float* dx, float* dh0,
                          float* before, const float* dy, const float* dh_n, const float* y, const float* gates,
-                         const float* w_hh, const float* h0, void* workspace) {
+                         const float* w_hh, const float* h0, const std::int64_t* lengths, void* workspace,
+                         const char* where = "") {
+  check_lengths("gru_backward", lengths, c.batch, c.steps, where);
   recurrent_detail::backward(threads, recurrent_detail::gru_layer{},
                              {.config = c,
                               .dsums = dsums,
@@ -587,6 +694,7 @@ inline void gru_backward(Threads& threads, const recurrent_config& c, float* dsu
                               .gates = gates,
                               .w_hh = w_hh,
                               .h0 = h0,
+                              .lengths = lengths,
                               .workspace = workspace});
 }
 

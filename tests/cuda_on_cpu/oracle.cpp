@@ -61,29 +61,33 @@ void group_norm_backward(const group_norm_config& c, double* dx, double* dgamma,
   reference::group_norm_backward(c, dx, dgamma, dbeta, dy, x, gamma, mean, rstd);
 }
 void rnn(const recurrent_config& c, double* y, double* h_n, const double* x, const double* w_hh, const double* b_hh,
-         const double* h0) {
-  reference::rnn(c, y, h_n, x, w_hh, b_hh, h0);
+         const double* h0, const std::int64_t* lengths) {
+  reference::rnn(c, y, h_n, x, w_hh, b_hh, h0, lengths);
 }
 void rnn_backward(const recurrent_config& c, double* dx, double* dh0, double* before, const double* dy,
-                  const double* dh_n, const double* y, const double* w_hh, const double* h0) {
-  reference::rnn_backward(c, dx, dh0, before, dy, dh_n, y, w_hh, h0);
+                  const double* dh_n, const double* y, const double* w_hh, const double* h0,
+                  const std::int64_t* lengths) {
+  reference::rnn_backward(c, dx, dh0, before, dy, dh_n, y, w_hh, h0, lengths);
 }
 void lstm(const recurrent_config& c, double* y, double* h_n, double* c_n, double* cells, double* gates, const double* x,
-          const double* w_hh, const double* b_hh, const double* h0, const double* c0, const double* w_hr) {
-  reference::lstm(c, y, h_n, c_n, cells, gates, x, w_hh, b_hh, h0, c0, w_hr);
+          const double* w_hh, const double* b_hh, const double* h0, const double* c0, const double* w_hr,
+          const std::int64_t* lengths) {
+  reference::lstm(c, y, h_n, c_n, cells, gates, x, w_hh, b_hh, h0, c0, w_hr, lengths);
 }
 void lstm_backward(const recurrent_config& c, double* dx, double* dh0, double* dc0, double* before, double* dh,
                    const double* dy, const double* dh_n, const double* dc_n, const double* y, const double* cells,
-                   const double* gates, const double* w_hh, const double* h0, const double* c0, const double* w_hr) {
-  reference::lstm_backward(c, dx, dh0, dc0, before, dh, dy, dh_n, dc_n, y, cells, gates, w_hh, h0, c0, w_hr);
+                   const double* gates, const double* w_hh, const double* h0, const double* c0, const double* w_hr,
+                   const std::int64_t* lengths) {
+  reference::lstm_backward(c, dx, dh0, dc0, before, dh, dy, dh_n, dc_n, y, cells, gates, w_hh, h0, c0, w_hr, lengths);
 }
 void gru(const recurrent_config& c, double* y, double* h_n, double* gates, const double* x, const double* w_hh,
-         const double* b_hh, const double* h0) {
-  reference::gru(c, y, h_n, gates, x, w_hh, b_hh, h0);
+         const double* b_hh, const double* h0, const std::int64_t* lengths) {
+  reference::gru(c, y, h_n, gates, x, w_hh, b_hh, h0, lengths);
 }
 void gru_backward(const recurrent_config& c, double* dsums, double* dx, double* dh0, double* before, const double* dy,
-                  const double* dh_n, const double* y, const double* gates, const double* w_hh, const double* h0) {
-  reference::gru_backward(c, dsums, dx, dh0, before, dy, dh_n, y, gates, w_hh, h0);
+                  const double* dh_n, const double* y, const double* gates, const double* w_hh, const double* h0,
+                  const std::int64_t* lengths) {
+  reference::gru_backward(c, dsums, dx, dh0, before, dy, dh_n, y, gates, w_hh, h0, lengths);
 }
 
 }  // namespace graven::kernels::oracle

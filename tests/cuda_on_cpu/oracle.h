@@ -37,17 +37,21 @@ void group_norm(const group_norm_config& c, double* y, double* mean, double* rst
 void group_norm_backward(const group_norm_config& c, double* dx, double* dgamma, double* dbeta, const double* dy,
                          const double* x, const double* gamma, const double* mean, const double* rstd);
 void rnn(const recurrent_config& c, double* y, double* h_n, const double* x, const double* w_hh, const double* b_hh,
-         const double* h0);
+         const double* h0, const std::int64_t* lengths);
 void rnn_backward(const recurrent_config& c, double* dx, double* dh0, double* before, const double* dy,
-                  const double* dh_n, const double* y, const double* w_hh, const double* h0);
+                  const double* dh_n, const double* y, const double* w_hh, const double* h0,
+                  const std::int64_t* lengths);
 void lstm(const recurrent_config& c, double* y, double* h_n, double* c_n, double* cells, double* gates, const double* x,
-          const double* w_hh, const double* b_hh, const double* h0, const double* c0, const double* w_hr);
+          const double* w_hh, const double* b_hh, const double* h0, const double* c0, const double* w_hr,
+          const std::int64_t* lengths);
 void lstm_backward(const recurrent_config& c, double* dx, double* dh0, double* dc0, double* before, double* dh,
                    const double* dy, const double* dh_n, const double* dc_n, const double* y, const double* cells,
-                   const double* gates, const double* w_hh, const double* h0, const double* c0, const double* w_hr);
+                   const double* gates, const double* w_hh, const double* h0, const double* c0, const double* w_hr,
+                   const std::int64_t* lengths);
 void gru(const recurrent_config& c, double* y, double* h_n, double* gates, const double* x, const double* w_hh,
-         const double* b_hh, const double* h0);
+         const double* b_hh, const double* h0, const std::int64_t* lengths);
 void gru_backward(const recurrent_config& c, double* dsums, double* dx, double* dh0, double* before, const double* dy,
-                  const double* dh_n, const double* y, const double* gates, const double* w_hh, const double* h0);
+                  const double* dh_n, const double* y, const double* gates, const double* w_hh, const double* h0,
+                  const std::int64_t* lengths);
 
 }  // namespace graven::kernels::oracle

@@ -24,17 +24,35 @@ const Case kCases[] = {
     {{.steps = 2, .batch = 26, .hidden = 300, .state = 300, .reverse = false, .relu = false}, true},
     {{.steps = 2, .batch = 2, .hidden = 530, .state = 530, .reverse = false, .relu = false}, false},
     {{.steps = 2, .batch = 0, .hidden = 5, .state = 5, .reverse = false, .relu = false}, true},
+    {{.steps = 5, .batch = 3, .hidden = 17, .state = 17, .padded = true}, true},
+    {{.steps = 6, .batch = 7, .hidden = 20, .state = 20, .reverse = true, .padded = true}, true},
+    {{.steps = 4, .batch = 31, .hidden = 64, .state = 64, .relu = true, .padded = true}, false},
+    {{.steps = 5, .batch = 40, .hidden = 33, .state = 33, .reverse = true, .relu = true, .padded = true}, true},
+    {{.steps = 3, .batch = 26, .hidden = 300, .state = 300, .reverse = true, .padded = true}, true},
 };
 const Case kProjections[] = {
     {{.steps = 4, .batch = 3, .hidden = 17, .state = 5, .reverse = false, .relu = false}, true},
     {{.steps = 3, .batch = 40, .hidden = 70, .state = 20, .reverse = true, .relu = false}, true},
     {{.steps = 3, .batch = 5, .hidden = 200, .state = 130, .reverse = false, .relu = false}, false},
+    {{.steps = 6, .batch = 3, .hidden = 17, .state = 5, .padded = true}, true},
+    {{.steps = 4, .batch = 40, .hidden = 70, .state = 20, .reverse = true, .padded = true}, true},
+    {{.steps = 4, .batch = 5, .hidden = 200, .state = 130, .reverse = true, .padded = true}, true},
 };
+
+/// Of each sequence, in [1, steps], in no order, both ends among them; nullptr where all have all steps.
+const std::int64_t* lengths_of(const recurrent_config& c) {
+  static std::vector<std::int64_t> lengths;
+  if (!c.padded) return nullptr;
+  lengths.clear();
+  for (std::int64_t b = 0; b < c.batch; ++b) lengths.push_back(1 + (b * 5 + 2) % c.steps);
+  return lengths.data();
+}
 
 std::string text(const Case& c) {
   const recurrent_config& r = c.config;
   return std::to_string(r.steps) + "x" + std::to_string(r.batch) + "x" + std::to_string(r.hidden) + "->" +
-         std::to_string(r.state) + (r.reverse ? " reverse" : "") + (r.relu ? " relu" : "") + (c.given ? " given" : "");
+         std::to_string(r.state) + (r.reverse ? " reverse" : "") + (r.relu ? " relu" : "") +
+         (r.padded ? " padded" : "") + (c.given ? " given" : "");
 }
 
 /// Tensors by their sizes, which differ between float and the reference in nothing but the type.
@@ -123,24 +141,26 @@ TEST(Recurrent, Rnn) {
     compare(
         "rnn " + text(c), {all, one}, recurrent_workspace_bytes(r, 1),
         [&](Threads& t, Outputs<float>& o, float* workspace) {
-          rnn(t, r, o[0], o[1], f.x.data(), f.w_hh.data(), f.optional(f.b_hh), f.optional(f.h0), workspace);
+          rnn(t, r, o[0], o[1], f.x.data(), f.w_hh.data(), f.optional(f.b_hh), f.optional(f.h0), lengths_of(r),
+              workspace);
         },
         [&](Outputs<double>& o) {
-          reference::rnn(r, o[0], o[1], d.x.data(), d.w_hh.data(), d.optional(d.b_hh), d.optional(d.h0));
+          reference::rnn(r, o[0], o[1], d.x.data(), d.w_hh.data(), d.optional(d.b_hh), d.optional(d.h0), lengths_of(r));
         });
     std::vector<double> y(d.dy.size());
-    reference::rnn(r, y.data(), nullptr, d.x.data(), d.w_hh.data(), d.optional(d.b_hh), d.optional(d.h0));
+    reference::rnn(r, y.data(), nullptr, d.x.data(), d.w_hh.data(), d.optional(d.b_hh), d.optional(d.h0),
+                   lengths_of(r));
     const auto yf = converted<float>(y);
     y = converted<double>(yf);
     compare(
         "rnn_backward " + text(c), {all, one, all}, recurrent_backward_workspace_bytes(r, 1),
         [&](Threads& t, Outputs<float>& o, float* workspace) {
           rnn_backward(t, r, o[0], o[1], o[2], f.dy.data(), f.optional(f.dh_n), yf.data(), f.w_hh.data(),
-                       f.optional(f.h0), workspace);
+                       f.optional(f.h0), lengths_of(r), workspace);
         },
         [&](Outputs<double>& o) {
           reference::rnn_backward(r, o[0], o[1], o[2], d.dy.data(), d.optional(d.dh_n), y.data(), d.w_hh.data(),
-                                  d.optional(d.h0));
+                                  d.optional(d.h0), lengths_of(r));
         });
   }
 }
@@ -154,13 +174,13 @@ void check_lstm(const Case& c) {
                                         rows * 4 * r.hidden};
   const auto expected = [&](double* y, double* h_n, double* c_n, double* cells, double* gates) {
     reference::lstm(r, y, h_n, c_n, cells, gates, d.x.data(), d.w_hh.data(), d.optional(d.b_hh), d.optional(d.h0),
-                    d.optional(d.c0), d.projection());
+                    d.optional(d.c0), d.projection(), lengths_of(r));
   };
   compare(
       "lstm " + text(c), sizes, recurrent_workspace_bytes(r, 4),
       [&](Threads& t, Outputs<float>& o, float* workspace) {
         lstm(t, r, o[0], o[1], o[2], o[3], o[4], f.x.data(), f.w_hh.data(), f.optional(f.b_hh), f.optional(f.h0),
-             f.optional(f.c0), f.projection(), workspace);
+             f.optional(f.c0), f.projection(), lengths_of(r), workspace);
       },
       [&](Outputs<double>& o) { expected(o[0], o[1], o[2], o[3], o[4]); });
   std::vector<double> y(d.dy.size()), cells(static_cast<std::size_t>(rows * r.hidden)), gates(d.x.size());
@@ -174,12 +194,12 @@ void check_lstm(const Case& c) {
       [&](Threads& t, Outputs<float>& o, float* workspace) {
         lstm_backward(t, r, o[0], o[1], o[2], o[3], o[4], f.dy.data(), f.optional(f.dh_n), f.optional(f.dc_n),
                       yf.data(), cellsf.data(), gatesf.data(), f.w_hh.data(), f.optional(f.h0), f.optional(f.c0),
-                      f.projection(), workspace);
+                      f.projection(), lengths_of(r), workspace);
       },
       [&](Outputs<double>& o) {
         reference::lstm_backward(r, o[0], o[1], o[2], o[3], o[4], d.dy.data(), d.optional(d.dh_n), d.optional(d.dc_n),
                                  y.data(), cells.data(), gates.data(), d.w_hh.data(), d.optional(d.h0),
-                                 d.optional(d.c0), d.projection());
+                                 d.optional(d.c0), d.projection(), lengths_of(r));
       });
 }
 
@@ -197,12 +217,13 @@ TEST(Recurrent, Gru) {
     const Inputs<double> d = wide(f);
     const std::int64_t rows = r.steps * r.batch, one = r.batch * r.hidden;
     const auto expected = [&](double* y, double* h_n, double* gates) {
-      reference::gru(r, y, h_n, gates, d.x.data(), d.w_hh.data(), d.optional(d.b_hh), d.optional(d.h0));
+      reference::gru(r, y, h_n, gates, d.x.data(), d.w_hh.data(), d.optional(d.b_hh), d.optional(d.h0), lengths_of(r));
     };
     compare(
         "gru " + text(c), {rows * r.hidden, one, rows * 4 * r.hidden}, recurrent_workspace_bytes(r, 3),
         [&](Threads& t, Outputs<float>& o, float* workspace) {
-          gru(t, r, o[0], o[1], o[2], f.x.data(), f.w_hh.data(), f.optional(f.b_hh), f.optional(f.h0), workspace);
+          gru(t, r, o[0], o[1], o[2], f.x.data(), f.w_hh.data(), f.optional(f.b_hh), f.optional(f.h0), lengths_of(r),
+              workspace);
         },
         [&](Outputs<double>& o) { expected(o[0], o[1], o[2]); });
     std::vector<double> y(d.dy.size()), gates(static_cast<std::size_t>(rows * 4 * r.hidden));
@@ -214,11 +235,11 @@ TEST(Recurrent, Gru) {
         recurrent_backward_workspace_bytes(r, 3),
         [&](Threads& t, Outputs<float>& o, float* workspace) {
           gru_backward(t, r, o[0], o[1], o[2], o[3], f.dy.data(), f.optional(f.dh_n), yf.data(), gatesf.data(),
-                       f.w_hh.data(), f.optional(f.h0), workspace);
+                       f.w_hh.data(), f.optional(f.h0), lengths_of(r), workspace);
         },
         [&](Outputs<double>& o) {
           reference::gru_backward(r, o[0], o[1], o[2], o[3], d.dy.data(), d.optional(d.dh_n), y.data(), gates.data(),
-                                  d.w_hh.data(), d.optional(d.h0));
+                                  d.w_hh.data(), d.optional(d.h0), lengths_of(r));
         });
   }
 }

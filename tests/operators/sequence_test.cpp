@@ -1,5 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/frontend/error_text.h"
 #include "tests/operators/fixture.h"
 
 namespace graven::tests {
@@ -34,6 +39,33 @@ std::vector<Tensor> with_one_state(const Fixture& f) {
   f.give_parameters(layer);
   const auto [y, h] = layer(f.tensor("x"), f.tensor("h0"));
   return {y, h};
+}
+
+/// Packs x, and pads the result again; `run(layer, packed)` gives the packed result and the states.
+template <class Layer, class Run>
+std::vector<Tensor> packed_and_padded(const Fixture& f, const Run& run) {
+  Layer layer(f.integer("input_size"), f.integer("hidden_size"), recurrent_options(f));
+  layer.to(f.tensor("x").dtype());
+  f.give_parameters(layer);
+  const bool batch_first = f.flag("batch_first");
+  const Tensor lengths = f.tensor("lengths");
+  std::vector<Tensor> results = {Tensor()};
+  const nn::PackedSequence y =
+      run(layer, nn::utils::rnn::pack_padded_sequence(f.tensor("x"), lengths, {.batch_first = batch_first}), results);
+  nn::utils::rnn::PadPackedOptions options{.batch_first = batch_first, .padding_value = f.number("padding_value")};
+  if (f.has("total_length")) options.total_length = f.integer("total_length");
+  const auto [padded, ends] = nn::utils::rnn::pad_packed_sequence(y, options);
+  EXPECT_TRUE(f.tensor("lengths").is_traced() || equal(ends, lengths));
+  results[0] = padded;
+  return results;
+}
+template <class Layer>
+std::vector<Tensor> packed_with_one_state(const Fixture& f) {
+  return packed_and_padded<Layer>(f, [&](Layer& layer, const nn::PackedSequence& x, std::vector<Tensor>& results) {
+    const auto [y, h] = layer(x, f.tensor("h0"));
+    results.push_back(h);
+    return y;
+  });
 }
 
 TEST(Sequence, AgreesWithPyTorch) {
@@ -111,6 +143,17 @@ TEST(Sequence, AgreesWithPyTorch) {
              const auto [h, c] = cell(f.tensor("x"), std::pair(f.tensor("h"), f.tensor("c")));
              return std::vector<Tensor>{h, c};
            }},
+          {"packed_RNN", packed_with_one_state<nn::RNN>},
+          {"packed_GRU", packed_with_one_state<nn::GRU>},
+          {"packed_LSTM",
+           [](const Fixture& f) {
+             return packed_and_padded<nn::LSTM>(
+                 f, [&](nn::LSTM& layer, const nn::PackedSequence& x, std::vector<Tensor>& results) {
+                   const auto [y, state] = layer(x, {f.tensor("h0"), f.tensor("c0")});
+                   results.insert(results.end(), {state.first, state.second});
+                   return y;
+                 });
+           }},
           {"RNN", with_one_state<nn::RNN>},
           {"GRU", with_one_state<nn::GRU>},
           {"LSTM",
@@ -123,6 +166,42 @@ TEST(Sequence, AgreesWithPyTorch) {
            }},
       },
       tolerance::layers, tolerance::layer_gradients);
+}
+
+TEST(Sequence, PacksAndPadsWhatIsNoLayersResult) {
+  using namespace nn::utils::rnn;
+  const Tensor x = arange(6).to(DType::f32).reshape({3, 2, 1});
+  const auto packed = pack_padded_sequence(x, tensor({1, 3}));
+  EXPECT_EQ(pad_packed_sequence(packed).first.flatten().to_vector<float>(), (std::vector<float>{0, 1, 0, 3, 0, 5}));
+  EXPECT_EQ(pad_packed_sequence(packed, {.padding_value = -1, .total_length = 4}).first.flatten().to_vector<float>(),
+            (std::vector<float>{0, 1, -1, 3, -1, 5, -1, -1}));
+  EXPECT_EQ(pad_packed_sequence(packed, {.batch_first = true}).first.flatten().to_vector<float>(),
+            (std::vector<float>{0, 0, 0, 1, 3, 5}));
+  EXPECT_EQ(packed.lengths().to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 3}));
+}
+
+TEST(Sequence, SaysWhatIsWrongWithLengths) {
+  using namespace nn::utils::rnn;
+  const Tensor x = ones({5, 2, 3});
+  const auto says = [](const std::string& text, const std::function<void()>& call) {
+    const std::string error = test::error_of(call);
+    EXPECT_NE(error.find(text), std::string::npos) << error;
+  };
+  says("pack_padded_sequence: lengths must be integers [2], as the batch is, got i64[3]",
+       [&] { pack_padded_sequence(x, tensor({1, 2, 3})); });
+  says("lengths must be integers [2], as the batch is, got f32[2]", [&] { pack_padded_sequence(x, ones({2})); });
+  says("lengths must descend where enforce_sorted is set",
+       [&] { pack_padded_sequence(x, tensor({1, 2}), {.enforce_sorted = true}); });
+  says("total_length must be at least 5",
+       [&] { pad_packed_sequence(pack_padded_sequence(x, tensor({1, 2})), {.total_length = 4}); });
+  says("RNN (rnn): length 6 at position 1 is outside [1, 6)",
+       [&] { nn::RNN(3, 4)(pack_padded_sequence(x, tensor({1, 6}))); });
+  says("GRU (gru): length 0 at position 0 is outside [1, 6)",
+       [&] { nn::GRU(3, 4)(pack_padded_sequence(x, tensor({0, 2}))); });
+  says("LSTM (lstm): length -1 at position 0 is outside [1, 6)",
+       [&] { nn::LSTM(3, 4)(pack_padded_sequence(x, tensor({-1, 2}))); });
+  says("expects packed sequences of 3 dimensions",
+       [&] { nn::GRU(3, 4)(pack_padded_sequence(ones({5, 2}), tensor({1, 2}))); });
 }
 
 TEST(Sequence, SaysWhatIsWrong) {

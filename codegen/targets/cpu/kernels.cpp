@@ -156,7 +156,8 @@ kernels::recurrent_config recurrent_sizes(const Lowered& c) {
           .hidden = c["hidden"],
           .state = c["state"],
           .reverse = c.flag("reverse"),
-          .relu = c.flag("relu")};
+          .relu = c.flag("relu"),
+          .padded = c.flag("padded")};
 }
 template <std::int64_t gates>
 std::int64_t recurrent(const Lowered& c) {

@@ -86,3 +86,4 @@
 #include "graven/tree.h"
 #include "graven/types.h"
 #include "graven/utils/clip_grad.h"
+#include "graven/utils/rnn.h"

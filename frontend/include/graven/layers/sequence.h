@@ -6,8 +6,10 @@
 //   auto [out, state] = lstm(sequence);                   // sequence[length, batch, 32]; state = (h, c)
 //   auto [more, last] = lstm(next, state);                // or lstm(next, {h, c})
 //
+//   auto [rest, ends] = lstm(nn::utils::rnn::pack_padded_sequence(sequence, lengths));   // utils/rnn.h
+//
 // A recurrent layer is one operator a direction, whatever the length of its sequences, which may be a symbol in a
-// graph, as the batch may be, but not both.
+// graph, as the batch may be.
 #pragma once
 
 #include <optional>
@@ -19,6 +21,14 @@
 #include "graven/module.h"
 
 namespace graven::nn {
+
+class PackedSequence;
+namespace utils::rnn {
+struct PackOptions;
+struct PadPackedOptions;
+PackedSequence pack_padded_sequence(const Tensor& input, const Tensor& lengths, PackOptions options, Location where);
+std::pair<Tensor, Tensor> pad_packed_sequence(const PackedSequence& sequence, PadPackedOptions options, Location where);
+}  // namespace utils::rnn
 
 struct MultiheadAttentionOptions {
   double dropout = 0;
@@ -56,6 +66,25 @@ class MultiheadAttention : public Module<MultiheadAttention> {
   MultiheadAttentionOptions options_;
 };
 
+/// Sequences of several lengths side by side, which nn::utils::rnn::pack_padded_sequence() makes and
+/// pad_packed_sequence() takes apart (utils/rnn.h). They stay padded within, so that a graph knows their shape: there
+/// is no `data` of the steps alone, as PyTorch's has.
+class PackedSequence {
+ public:
+  /// i64[batch].
+  const Tensor& lengths() const { return lengths_; }
+
+ private:
+  friend PackedSequence utils::rnn::pack_padded_sequence(const Tensor&, const Tensor&, utils::rnn::PackOptions,
+                                                         Location);
+  friend std::pair<Tensor, Tensor> utils::rnn::pad_packed_sequence(const PackedSequence&, utils::rnn::PadPackedOptions,
+                                                                   Location);
+  template <class Layer>
+  friend class Recurrent;
+  Tensor steps_, lengths_;      // [length, batch, ...]
+  bool ends_in_zeros_ = false;  // behind each sequence's end; else anything
+};
+
 struct RecurrentOptions {
   std::int64_t num_layers = 1;
   bool bias = true;
@@ -85,8 +114,10 @@ class Recurrent : public Module<Layer> {
             RecurrentOptions options);
   /// The result and the last states: h, and c for an LSTM.
   std::pair<Tensor, std::vector<Tensor>> run(Tensor x, std::vector<Tensor> state);
+  std::pair<PackedSequence, std::vector<Tensor>> run(PackedSequence x, std::vector<Tensor> state);
 
  private:
+  std::pair<Tensor, std::vector<Tensor>> run_steps(Tensor x, const Tensor& lengths, std::vector<Tensor> state);
   std::string name_;
   std::int64_t gates_, input_, hidden_;
   std::int64_t state_ = 0;  ///< numbers in h
@@ -96,11 +127,13 @@ class Recurrent : public Module<Layer> {
 
 /// h = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu. x[length, batch, input] (batch first when asked for; or without a
 /// batch), h0[layers * directions, batch, hidden], zero when absent. Gives the last layer's result [length, batch,
-/// directions * hidden] and the last h.
+/// directions * hidden] and the last h. Of packed sequences (always [length, batch, input]) each has so many steps as
+/// its length says, in both directions, and the last h is that of its own last step; the result is packed likewise.
 class RNN : public Recurrent<RNN> {
  public:
   RNN(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options = {});
   std::pair<Tensor, Tensor> forward(Tensor x, Tensor h0 = {});
+  std::pair<PackedSequence, Tensor> forward(PackedSequence x, Tensor h0 = {});
 };
 
 /// i, f, o = sigmoid, g = tanh of their rows of W_ih x + b_ih + W_hh h + b_hh; c = f c + i g; h = o tanh(c) (Hochreiter
@@ -110,10 +143,16 @@ class LSTM : public Recurrent<LSTM> {
  public:
   LSTM(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options = {});
   std::pair<Tensor, std::pair<Tensor, Tensor>> forward(Tensor x, std::pair<Tensor, Tensor> state = {});
+  std::pair<PackedSequence, std::pair<Tensor, Tensor>> forward(PackedSequence x, std::pair<Tensor, Tensor> state = {});
   using Module<LSTM>::operator();
   /// For a state in braces.
   std::pair<Tensor, std::pair<Tensor, Tensor>> operator()(const Tensor& x, const std::pair<Tensor, Tensor>& state,
                                                           Location where = Location::current()) const {
+    return Module<LSTM>::operator()(x, state, where);
+  }
+  std::pair<PackedSequence, std::pair<Tensor, Tensor>> operator()(const PackedSequence& x,
+                                                                  const std::pair<Tensor, Tensor>& state,
+                                                                  Location where = Location::current()) const {
     return Module<LSTM>::operator()(x, state, where);
   }
 };
@@ -124,6 +163,7 @@ class GRU : public Recurrent<GRU> {
  public:
   GRU(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options = {});
   std::pair<Tensor, Tensor> forward(Tensor x, Tensor h0 = {});
+  std::pair<PackedSequence, Tensor> forward(PackedSequence x, Tensor h0 = {});
 };
 
 struct RecurrentCellOptions {
