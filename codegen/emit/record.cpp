@@ -15,6 +15,7 @@
 #include "codegen/plan/storage.h"
 #include "ir/analysis.h"
 #include "ir/diagnostic.h"
+#include "ir/ops.h"
 #include "ir/passes/passes.h"
 #include "ir/sizes.h"
 #include "runtime_min/half.h"
@@ -42,14 +43,15 @@ ir::Shape at_maximum(const ir::Shape& shape) { return ir::Shape::of(shape.maxima
 std::size_t element_count(const ir::TensorData& data) { return data.bytes.size() / ir::size_of(data.type.dtype); }
 
 /// Floating types in [low, high); integers in [0, count).
-ir::TensorData fill(const std::string& name, const ir::TensorType& type, double low, double high, std::int64_t count) {
+ir::TensorData fill(const std::string& name, const ir::TensorType& type, double low, double high, std::int64_t count,
+                    std::int64_t least = 0) {
   ir::TensorData data{{type.dtype, at_maximum(type.shape)}, {}};
   const std::size_t n = static_cast<std::size_t>(type.shape.numel().maximum()), size = ir::size_of(type.dtype);
   data.bytes.resize(n * size);
   const std::uint64_t seed = hash(name);
   for (std::size_t i = 0; i < n; ++i) {
     const double u = uniform(seed, i), x = low + (high - low) * u;
-    const std::int64_t k = static_cast<std::int64_t>(u * static_cast<double>(count));
+    const std::int64_t k = static_cast<std::int64_t>(u * static_cast<double>(count)) + least;
     std::byte* to = data.bytes.data() + i * size;
     auto put = [&](auto value) { std::memcpy(to, &value, sizeof value); };
     switch (type.dtype) {
@@ -204,6 +206,21 @@ bool has_nan(const std::map<std::string, ir::TensorData>& tensors) {
   });
 }
 
+/// How many steps a recurrent layer has whose sequences' lengths are `value`, of whatever integers; 0: there is none.
+std::int64_t steps_of_lengths(const ir::Graph& graph, const Plan& plan, ir::ValueId value) {
+  for (const ir::Node& n : graph.nodes) {
+    if (!n.is(ir::kRnn, ir::kLstm, ir::kGru) || n.inputs.size() != n.op->inputs.size()) continue;
+    ir::ValueId lengths = root(plan, n.inputs.back());
+    for (const ir::Node& cast : graph.nodes)
+      if (cast.is(ir::kCast) && cast.outputs[0] == lengths) {
+        lengths = root(plan, cast.inputs[0]);
+        break;
+      }
+    if (lengths == value) return graph.type(n.outputs[0]).shape[0].value();
+  }
+  return 0;
+}
+
 using Tensors = std::map<std::string, ir::TensorData>;
 
 /// The executions behind one record, all from floating inputs in [low, 1).
@@ -221,8 +238,12 @@ class Recorder {
         updates_in_backward_(ir::updates_in_backward(graph)),
         computed_(ir::amp_dtype(graph)) {
     for (const ir::ValueId v : graph.inputs) {
-      const std::int64_t classes = classes_of(graph, plan, v);
-      inputs_.emplace(v, fill("input." + graph.value(v).name, sized_.type(v), low, 1, classes > 0 ? classes : 2));
+      const std::int64_t classes = classes_of(graph, plan, v), steps = steps_of_lengths(sized_, plan, v);
+      inputs_.emplace(v, fill("input." + graph.value(v).name, sized_.type(v), low, 1,
+                              steps > 0     ? steps
+                              : classes > 0 ? classes
+                                            : 2,
+                              steps > 0 ? 1 : 0));
     }
   }
 
