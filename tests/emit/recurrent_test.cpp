@@ -65,6 +65,7 @@ void expect_same_but_for_numbers(const Files& few, const Files& many) {
   for (const auto& [name, text] : few) {
     SCOPED_TRACE(name);
     ASSERT_TRUE(many.contains(name));
+    if (name == "memory_plan.h") continue;  // where each buffer lies, which goes by how large they all are
     if (!name.ends_with(".cpp") && !name.ends_with(".h") && !name.ends_with(".txt")) continue;
     const std::string& other = many.at(name);
     EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), std::count(other.begin(), other.end(), '\n'));
