@@ -280,6 +280,7 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, Location where)
     detail::Trace* trace = detail::active_trace();
     if (!trace || !trace->owns(*this))
       detail::fail("backward", "this tensor was recorded by a graph's build() that is over", where);
+    trace->require_before_update("backward()", where);
     if (!impl.requires_grad)
       detail::fail("backward", "the tensor " + describe() + " does not depend on any parameter", where);
     ir::Loss loss{impl.value, ir::kNone};

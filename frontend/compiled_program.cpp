@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <new>
 #include <numeric>
 #include <optional>
@@ -154,6 +155,18 @@ void CompiledProgram::bind_variables(Location where) {
     b.version = version;
   }
   if (changed) executable_->weights_changed();
+}
+
+nn::StateDict CompiledProgram::gradients() const {
+  nn::StateDict result;
+  for (const Bound& b : bound_) {
+    const void* data = executable_->gradient(b.variable.name);
+    if (data == nullptr) continue;
+    Tensor copy = make_tensor(b.variable.tensor.dtype(), b.variable.tensor.shape());
+    std::memcpy(copy.impl()->data(), data, copy.impl()->storage->bytes);
+    result.emplace_back(b.variable.name, std::move(copy));
+  }
+  return result;
 }
 
 Tensor CompiledProgram::result(std::size_t output, const Shape& shape) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "frontend/tensor_impl.h"
+#include "graven/state_dict.h"
 #include "graven/tensor.h"
 #include "ir/executable.h"
 #include "ir/graph.h"
@@ -52,6 +53,9 @@ class CompiledProgram {
   /// wherever they lie now.
   std::vector<Tensor> run(const ProgramInputs& inputs, const std::vector<double>& learning_rates, std::int64_t step,
                           Location where);
+
+  /// Copies of the gradients of the last step, by parameter.
+  nn::StateDict gradients() const;
 
  private:
   void bind_variables(Location where);

@@ -107,6 +107,9 @@ void note_symbols(UserError& error);
 /// Fails with the line alone.
 [[noreturn]] void fail_at(const std::string& message, Location where);
 
+/// Of all elements as one vector, in double: the largest magnitude where norm_type is infinity. NaN where one is.
+double norm_of(const std::vector<Tensor>& tensors, double norm_type);
+
 /// The number as a tensor without dimensions; beyond an integer dtype it wraps around, as operands do.
 Tensor wrapped(Scalar value, DType dtype);
 

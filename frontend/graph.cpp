@@ -19,6 +19,7 @@
 #include "frontend/grad_scaler_state.h"
 #include "frontend/module_state.h"
 #include "frontend/optim_state.h"
+#include "frontend/random.h"
 #include "frontend/serialize.h"
 #include "frontend/trace.h"
 #include "ir/analysis.h"
@@ -26,6 +27,7 @@
 #include "ir/ops.h"
 #include "ir/optimizer_kind.h"
 #include "ir/passes/passes.h"
+#include "ir/passes/rewriter.h"
 #include "ir/schedule.h"
 #include "ir/verify.h"
 
@@ -146,9 +148,13 @@ void return_what_was_seen(ir::Graph& graph) {
   const auto changes = [&](ir::ValueId of) {
     return ir::is_changed(graph, of) || (!graph.optimizers.empty() && graph.value(of).kind == ir::ValueKind::parameter);
   };
+  ir::ByValue<ir::Phase> phase{ir::Phase::forward};
+  for (const ir::Node& n : graph.nodes)
+    for (const ir::ValueId v : n.outputs) phase[v] = n.phase;
   for (ir::ValueId& v : graph.outputs)
     if (changes(memory[static_cast<std::size_t>(v)]))
-      v = graph.add_node(ir::kCast, {v}, {{"dtype", graph.type(v).dtype}}, {ir::Origin{}}).at(0);
+      v = graph.add_node(ir::kCast, {v}, {{"dtype", graph.type(v).dtype}}, {ir::Origin{}}, phase(v)).at(0);
+  ir::sort_by_phase(graph);
 }
 
 }  // namespace
@@ -321,15 +327,28 @@ struct GraphState {
     for (std::size_t o = 0; o < optimizers.size(); ++o) {
       const optim::Optimizer::State& state = *optimizers[o].optimizer.state();
       if (state.loads == now.loads[o]) continue;
-      for (std::size_t g = 0; g < state.groups.size(); ++g)
+      if (state.groups.size() != graph.optimizers[o].groups.size())
+        fail_at(fmt::format("{}: there were {} groups of parameters when {} was recorded, and are {} now: add them before "
+                            "compile() and the first call",
+                            optimizers[o].optimizer.kind(), graph.optimizers[o].groups.size(), name,
+                            state.groups.size()),
+                where);
+      for (std::size_t g = 0; g < state.groups.size(); ++g) {
+        const auto& recorded = graph.optimizers[o].groups[g].options;
+        for (const auto& entry : recorded)
+          if (state.groups[g].options.count(entry.first) == 0)
+            fail_at(fmt::format("{}: group {} had the option {} when {} was recorded, and has it no more; of a recorded "
+                                "graph the learning rate alone may change",
+                                optimizers[o].optimizer.kind(), g, entry.first, name),
+                    where);
         for (const auto& [option, value] : state.groups[g].options)
-          if (const auto& recorded = graph.optimizers[o].groups[g].options;
-              option != "lr" && (!recorded.count(option) || recorded.at(option) != value))
+          if (option != "lr" && (!recorded.count(option) || recorded.at(option) != value))
             fail_at(fmt::format("{}: the option {} of group {} is {} now, and was another when {} was recorded; of a "
                                 "recorded graph the learning rate "
                                 "alone may change",
                                 optimizers[o].optimizer.kind(), option, g, value, name),
                     where);
+      }
     }
     require_gradients(where);
   }
@@ -429,6 +448,13 @@ struct GraphState {
       count = calls;
     }
     if (count) steps = *count;
+  }
+  /// Calls f(optimizer, group, number), groups counted through all optimizers.
+  template <class F>
+  void each_group(F&& f) const {
+    std::size_t index = 0;
+    for (const Attached& a : optimizers)
+      for (auto& group : a.optimizer.state()->groups) f(a.optimizer, group, index++);
   }
   /// Eager ones of its optimizers count, too.
   std::int64_t steps_done() const {
@@ -612,6 +638,25 @@ void GraphBase::add_optimizer(const optim::Optimizer& optimizer, const lr_schedu
   state_->optimizers.back().schedule = scheduler.state();
 }
 
+StateDict GraphBase::gradients(Location where) const {
+  const GraphState& s = *state_;
+  if (s.optimizers.empty()) fail_at("gradients: " + s.name + " has no optimizer, so there are no gradients", where);
+  if (s.update_in_backward)
+    fail_at("gradients: of " + s.name + " with update_in_backward() no gradient outlives the backward pass", where);
+  if (s.scaler)
+    fail_at("gradients: those of " + s.name + " are scaled, by what the step changes: it has a GradScaler", where);
+  if (!s.now.program || s.steps == 0)
+    fail_at("gradients: " + s.name + " has made no step of which there would be gradients", where);
+  return s.now.program->gradients();
+}
+
+double GraphBase::gradient_norm(double norm_type, Location where) const {
+  if (!(norm_type > 0)) fail_at(fmt::format("gradient_norm: norm_type must be positive, got {}", norm_type), where);
+  std::vector<Tensor> all;
+  for (const auto& entry : gradients(where)) all.push_back(entry.second);
+  return graven::detail::norm_of(all, norm_type);
+}
+
 std::vector<double> GraphBase::learning_rates() const {
   std::vector<double> rates;
   for (const auto& a : state_->optimizers) {
@@ -658,6 +703,8 @@ std::shared_ptr<GraphRecording> GraphBase::begin_recording(Location where) {
                                            : trace->graph.add_parameter(path, type, t->tensor.requires_grad());
     trace->variables.emplace(t->tensor.impl().get(), Trace::Variable{value, value});
   }
+  for (const auto& a : state_->optimizers)
+    for (const Tensor& t : a.optimizer.parameters()) trace->learned.insert(t.impl().get());
   auto recording = std::make_shared<GraphRecording>(std::move(trace));
   recording->where = where;
   for (const auto& [path, t] : state_->variables()) {
@@ -958,6 +1005,21 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
 
 // ---- state ----------------------------------------------------------------------------------------------------------
 
+namespace {
+
+/// What a state_dict() has of the rates of a parameter group, counted through all optimizers: "lr.0", "initial_lr.0".
+std::string rate_entry(const char* what, std::size_t group) { return fmt::format("{}.{}", what, group); }
+constexpr std::string_view kSeedEntry = "seed";
+
+/// The number of a checkpoint by that name; none where it has none, or something else, which load_tensors() reports.
+std::optional<double> number_in(const StateDict& state, const std::string& name) {
+  for (const auto& [entry, t] : state)
+    if (entry == name && t.defined() && t.sizes().empty() && t.dtype() == DType::f64) return t.item<double>();
+  return std::nullopt;
+}
+
+}  // namespace
+
 StateDict GraphBase::state_dict() const {
   state_->require_current({});
   StateDict result;
@@ -965,6 +1027,11 @@ StateDict GraphBase::state_dict() const {
   if (training()) {
     for (const auto& entry : state_->states()) result.push_back(entry);
     result.emplace_back("train_step", tensor(state_->steps_done(), DType::i64));
+    result.emplace_back(std::string(kSeedEntry), tensor(graven::detail::default_generator().signed_seed(), DType::i64));
+    state_->each_group([&](const optim::Optimizer&, const optim::Optimizer::State::Group& group, std::size_t index) {
+      result.emplace_back(rate_entry("lr", index), tensor(group.options.at("lr"), DType::f64));
+      result.emplace_back(rate_entry("initial_lr", index), tensor(group.base_lr, DType::f64));
+    });
   }
   return result;
 }
@@ -979,7 +1046,20 @@ LoadReport GraphBase::load_state_dict(const StateDict& state, bool strict, Locat
       if (std::string name = join_path(path, t.name); names.insert(name).second)
         targets.emplace_back(std::move(name), t.tensor);
   });
-  if (training()) check_train_step(state, "load_state_dict of " + state_->name, where);
+  if (training()) {
+    check_train_step(state, "load_state_dict of " + state_->name, where);
+    // Of the seed and the rates files of emitted programs say nothing: they stay as they are then.
+    std::set<std::string> given, optional{std::string(kSeedEntry)};
+    for (const auto& entry : state) given.insert(entry.first);
+    state_->each_group([&](const optim::Optimizer& optimizer, optim::Optimizer::State::Group&, std::size_t index) {
+      for (const char* what : {"lr", "initial_lr"}) {
+        const std::string name = *optional.insert(rate_entry(what, index)).first;
+        if (const std::optional<double> rate = number_in(state, name))
+          graven::detail::located(where, [&] { ir::check_options(optimizer.kind(), {{what, *rate}}); });
+      }
+    });
+    std::erase_if(targets, [&](const auto& entry) { return optional.count(entry.first) && !given.count(entry.first); });
+  }
   LoadReport report;
   try {
     report = load_tensors(targets, state, strict, "load_state_dict of " + state_->name, where);
@@ -994,16 +1074,27 @@ LoadReport GraphBase::load_state_dict(const StateDict& state, bool strict, Locat
           "depends on some of them, compile() it first");
     throw;
   }
-  if (training())
-    for (const auto& [name, t] : targets)
-      if (name == "train_step") {
-        state_->set_steps(t.item<std::int64_t>() + state_->least_skipped());
-        for (std::size_t o = 0; o < state_->optimizers.size(); ++o)
-          if (const auto& schedule = state_->optimizers[o].schedule; schedule) {
-            schedule->steps = state_->steps - state_->skipped(o);
-            schedule->apply();
-          }
-      }
+  if (!training()) return report;
+  state_->each_group([&](const optim::Optimizer&, optim::Optimizer::State::Group& group, std::size_t index) {
+    for (const auto& [name, t] : targets) {
+      if (name == rate_entry("lr", index)) group.options["lr"] = t.item<double>();
+      if (name == rate_entry("initial_lr", index)) group.base_lr = t.item<double>();
+    }
+  });
+  for (const auto& [name, t] : targets) {
+    if (name == kSeedEntry) {
+      // Eager draws begin anew with a seed: not where it is this one already.
+      if (t.item<std::int64_t>() != graven::detail::default_generator().signed_seed())
+        manual_seed(static_cast<std::uint64_t>(t.item<std::int64_t>()));
+    } else if (name == "train_step") {
+      state_->set_steps(t.item<std::int64_t>() + state_->least_skipped());
+      for (std::size_t o = 0; o < state_->optimizers.size(); ++o)
+        if (const auto& schedule = state_->optimizers[o].schedule; schedule) {
+          schedule->steps = state_->steps - state_->skipped(o);
+          schedule->apply();
+        }
+    }
+  }
   return report;
 }
 

@@ -61,14 +61,30 @@ void take_options(const std::string& kind, Optimizer::State::Group& group, std::
 
 Optimizer::Optimizer(std::string kind, const Given& groups, Location where) : state_(std::make_shared<State>()) {
   state_->kind = std::move(kind);
-  GivenParameters given(state_->kind, groups.size(), where);
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    const auto& [parameters, options] = groups[g];
+  add_groups(groups, where);
+}
+
+void Optimizer::add_groups(const Given& groups, Location where) {
+  const std::size_t before = state_->groups.size(), all = before + groups.size();
+  if (before > 0) {
+    detail::refuse_within_build("add_param_group()", where);
+    if (!state_->schedule.expired())
+      detail::fail_at("add_param_group: a schedule stands on the " + state_->kind +
+                          " already; add the group first, and make the schedule behind it",
+                      where);
+  }
+  GivenParameters given(state_->kind, all, where);
+  for (std::size_t g = 0; g < before; ++g)
+    for (std::size_t i = 0; i < state_->groups[g].parameters.size(); ++i)
+      given.add(state_->groups[g].parameters[i], g, i);
+  std::vector<State::Group> added;
+  for (std::size_t g = before; g < all; ++g) {
+    const auto& [parameters, options] = groups[g - before];
     State::Group group;
     try {
       take_options(state_->kind, group, options());
     } catch (UserError& e) {
-      if (groups.size() > 1) e.note(fmt::format("in group {} of {}", g, groups.size()));
+      if (all > 1) e.note(fmt::format("in group {} of {}", g, all));
       e.at(where.file_name(), where.line);
       throw;
     }
@@ -77,9 +93,11 @@ Optimizer::Optimizer(std::string kind, const Given& groups, Location where) : st
     group.base_lr = group.options.at("lr");
     group.steps.assign(group.parameters.size(), 0);
     for (const std::string& name : state_->state_names()) group.states[name].resize(group.parameters.size());
-    state_->groups.push_back(std::move(group));
+    added.push_back(std::move(group));
   }
   given.require_some();
+  for (State::Group& group : added) state_->groups.push_back(std::move(group));
+  if (before > 0) ++state_->loads;
 }
 
 const std::string& Optimizer::kind() const { return state_->kind; }
@@ -94,6 +112,17 @@ void Optimizer::set_learning_rate(double lr, Location where) {
   detail::refuse_within_build("set_learning_rate()", where);
   detail::located(where, [&] { ir::check_options(state_->kind, {{"lr", lr}}); });
   for (auto& g : state_->groups) g.options["lr"] = g.base_lr = lr;
+}
+
+void Optimizer::set_learning_rates(const std::vector<double>& rates, Location where) {
+  detail::refuse_within_build("set_learning_rates()", where);
+  if (rates.size() != state_->groups.size())
+    detail::fail_at(fmt::format("set_learning_rates: the {} has {} groups, got {} rates", state_->kind,
+                                state_->groups.size(), rates.size()),
+                    where);
+  for (const double lr : rates) detail::located(where, [&] { ir::check_options(state_->kind, {{"lr", lr}}); });
+  for (std::size_t g = 0; g < rates.size(); ++g)
+    state_->groups[g].options["lr"] = state_->groups[g].base_lr = rates[g];
 }
 
 std::vector<Tensor> Optimizer::parameters() const {
@@ -173,6 +202,34 @@ std::map<std::string, double> written_options(const Optimizer::State::Group& gro
 }
 
 }  // namespace
+
+double Optimizer::option(std::size_t group, const std::string& name, Location where) const {
+  if (group >= state_->groups.size())
+    detail::fail_at(fmt::format("the {} has {} groups, there is no group {}", state_->kind, state_->groups.size(), group),
+                    where);
+  const std::map<std::string, double> options = written_options(state_->groups[group]);
+  const auto found = options.find(name);
+  if (found == options.end() || name == "initial_lr") {
+    std::string known;
+    for (const auto& entry : options)
+      if (entry.first != "initial_lr") known += (known.empty() ? "" : ", ") + entry.first;
+    detail::fail_at(fmt::format("the {} has no option '{}'; it has {}", state_->kind, name, known), where);
+  }
+  return found->second;
+}
+
+void Optimizer::set_option(std::size_t group, const std::string& name, double value, Location where) {
+  detail::refuse_within_build("set_option()", where);
+  (void)option(group, name, where);  // there is one
+  State::Group next = state_->groups[group];
+  std::map<std::string, double> options = written_options(next);
+  options.erase("initial_lr");
+  options[name] = value;
+  detail::located(where, [&] { take_options(state_->kind, next, std::move(options)); });
+  if (name == "lr") next.base_lr = value;
+  state_->groups[group] = std::move(next);
+  if (name != "lr") ++state_->loads;
+}
 
 nn::StateDict Optimizer::state_dict() const {
   nn::StateDict result;

@@ -23,6 +23,8 @@ class Generator {
   void seed(std::uint64_t value);
   Stream take(std::uint64_t blocks);
   std::uint64_t initial_seed();
+  /// The same bits, as operators and files have them.
+  std::int64_t signed_seed() { return static_cast<std::int64_t>(initial_seed()); }
 
  private:
   std::mutex mutex_;

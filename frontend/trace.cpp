@@ -180,9 +180,13 @@ ir::ValueId Trace::value_of(const Tensor& t, Location where) {
   }
   require_current(*impl, where);
   if (const auto it = variables.find(impl); it != variables.end()) {
-    if (std::exchange(it->second.cut, false))
-      it->second.current = graph.add_node(ir::kDetach, {it->second.current}, {}, origins_at(where)).at(0);
-    return it->second.current;
+    Variable& variable = it->second;
+    if (std::exchange(variable.cut, false))
+      variable.current = graph.add_node(ir::kDetach, {variable.current}, {}, origins_at(where), phase()).at(0);
+    if (before_update == 0 || learned.count(impl) == 0) return variable.current;
+    if (variable.updated == ir::kNone)
+      variable.updated = graph.add_node(ir::kDetach, {variable.current}, {}, origins_at(where), phase()).at(0);
+    return variable.updated;
   }
   if (impl->is_parameter) {
     UserError error("the parameter " + t.describe() + " of " + impl->owner + " is used in build() of " + graph_name +
@@ -217,11 +221,12 @@ std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>
     values.push_back(value_of(t, where));
     requires_grad = requires_grad || (t.defined() && t.impl()->requires_grad);
   }
+  if (before_update > 0) require_variables(op, inputs, values, where);
   while (!values.empty() && values.back() == ir::kNone) values.pop_back();  // optional inputs at the end are left out
   // An error is about the call; what was recorded well belongs to the layer.
   std::vector<ir::ValueId> results;
   try {
-    results = graph.add_node(op, std::move(values), std::move(attributes), at_line(where), ir::Phase::forward,
+    results = graph.add_node(op, std::move(values), std::move(attributes), at_line(where), phase(),
                              name_by_role(op.name), where.function == nullptr ? std::string_view() : where.function);
   } catch (UserError& e) {
     note_conversion(e);
@@ -282,7 +287,7 @@ void Trace::take_again(TensorImpl& tensor, Location where) {
   RecordedView& view = *tensor.view;
   std::vector<ir::ValueId> inputs{value_of(Tensor(view.base), where)};
   if (view.positions.defined()) inputs.push_back(value_of(view.positions, where));
-  tensor.value = graph.add_node(*view.op, std::move(inputs), view.attributes, origins_at(where)).at(0);
+  tensor.value = graph.add_node(*view.op, std::move(inputs), view.attributes, origins_at(where), phase()).at(0);
   note_parameters({Tensor(view.base)});
   tensor.requires_grad = view.base->requires_grad && view.op->gradient != nullptr;
   view.seen = *view.changes;
@@ -361,9 +366,9 @@ void Trace::assign(Tensor& x, const Tensor& value, const char* function, Locatio
     if (target.trace_id != id) continue;
     if (w.before != ir::kNone) {
       // Gradients go on, eagerly, to what the tensor was made of.
-      target.value = graph.add_node(ir::kStraightThrough, {w.value, w.before}, {}, origins_at(where)).at(0);
+      target.value = graph.add_node(ir::kStraightThrough, {w.value, w.before}, {}, origins_at(where), phase()).at(0);
     } else if (!grad_enabled() && w.becomes.impl()->requires_grad) {
-      target.value = graph.add_node(ir::kDetach, {w.value}, {}, origins_at(where)).at(0);
+      target.value = graph.add_node(ir::kDetach, {w.value}, {}, origins_at(where), phase()).at(0);
     } else {
       target.value = w.value;
       target.requires_grad = w.becomes.impl()->requires_grad;
@@ -373,13 +378,18 @@ void Trace::assign(Tensor& x, const Tensor& value, const char* function, Locatio
   if (bottom.trace_id == id) return;
   const auto it = variables.find(&bottom);
   if (it != variables.end()) {
+    if (before_update > 0 && learned.count(&bottom))
+      fail(function,
+           "the parameter " + graph.value(it->second.value).name +
+               " is what the graph's update gives; change it at the beginning of build(), before what reads it",
+           where);
     if (std::find(assigned.begin(), assigned.end(), &bottom) == assigned.end()) {
       assigned.push_back(&bottom);
       it->second.losses = graph.losses.size();
     }
     ir::ValueId held = written.back().value;
     // Eagerly it stays a leaf: what is read from here on adds to the parameter's gradient.
-    if (bottom.is_parameter && bottom.requires_grad)
+    if (before_update == 0 && bottom.is_parameter && bottom.requires_grad)
       held = graph.add_node(ir::kStraightThrough, {held, it->second.value}, {}, origins_at(where)).at(0);
     else
       it->second.cut = !grad_enabled() && written.back().becomes.impl()->requires_grad;
@@ -395,6 +405,7 @@ void Trace::assign(Tensor& x, const Tensor& value, const char* function, Locatio
 }
 
 void Trace::note_parameters(const std::vector<Tensor>& inputs) {
+  if (before_update > 0) return;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const auto it = inputs[i].defined() ? variables.find(inputs[i].impl().get()) : variables.end();
     if (it == variables.end()) continue;
@@ -413,6 +424,40 @@ void Trace::note_mode(const nn::ModuleState& module) {
     modes.emplace_back(&module, module.training);
 }
 
+void Trace::read_updates(Location where) {
+  if (graph.losses.empty())
+    fail_at("what is said of the updated parameters stands behind backward(), and build() has called it on no loss",
+            where);
+  if (before_update > 0) return;
+  before_update = graph.values.size();
+  // Views that were taken before are taken again, of what there is then.
+  for (auto& [tensor, count] : changes)
+    if (variables.count(tensor)) ++*count;
+}
+
+void Trace::require_before_update(const char* function, Location where) const {
+  if (before_update > 0)
+    fail_at(std::string(function) +
+                " stands behind what reads the updated parameters, where gradients are used up: say it before that",
+            where);
+}
+
+void Trace::require_variables(const ir::OpDef& op, const std::vector<Tensor>& inputs,
+                              const std::vector<ir::ValueId>& values, Location where) const {
+  if (op.random) fail(std::string(op.name), "nothing random is drawn behind the update", where);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (values[i] == ir::kNone || variables.count(inputs[i].impl().get())) continue;
+    const ir::Value& value = graph.value(values[i]);
+    if (value.kind != ir::ValueKind::input &&
+        (value.kind != ir::ValueKind::node || ir::at(values[i]) >= before_update))
+      continue;
+    fail(std::string(op.name),
+         "'" + value.name + "' " + value.type.to_string() +
+             " was there before the update; behind it expected parameters, buffers and what is computed of them there",
+         where);
+  }
+}
+
 void Trace::zero_grad(Location where) const {
   if (!graph.losses.empty())
     fail_at(
@@ -422,6 +467,7 @@ void Trace::zero_grad(Location where) const {
 }
 
 void Trace::clip(ir::Clip clip, const std::vector<Tensor>& parameters, const char* function, Location where) {
+  require_before_update(function, where);
   if (graph.losses.empty())
     fail_at(
         std::string(function) + ": there are no gradients before backward(); in a graph each call begins without any",

@@ -34,6 +34,7 @@ struct Trace {
     ir::ValueId value, current;
     std::size_t losses = 0;  ///< how many went backward before it was first changed
     bool cut = false;        ///< it was given the value without autograd: no gradient flows from what reads it
+    ir::ValueId updated = ir::kNone;  ///< stands for what the update makes of it (read_updates())
   };
   std::unordered_map<const TensorImpl*, Variable> variables;
   std::vector<const TensorImpl*> assigned;  ///< variables changed in place, in order of first change
@@ -61,6 +62,21 @@ struct Trace {
   /// The hyper values of random operators, and how many of them each module path has: calls are told apart by both.
   ir::ValueId seed = ir::kNone, step = ir::kNone;
   std::unordered_map<std::string, int> random_calls;
+  /// What the optimizers update.
+  std::unordered_set<const TensorImpl*> learned;
+  /// Behind read_updates() the number of values that were there before, else 0: what is recorded belongs to the update
+  /// phase, and reads variables as they are when parameters have been updated.
+  std::size_t before_update = 0;
+  ir::Phase phase() const { return before_update > 0 ? ir::Phase::update : ir::Phase::forward; }
+  /// What build() says from here on is done behind the optimizers' updates. A parameter that is read then is a `detach`
+  /// of the update phase, of which add_optimizer_updates makes what the update gives. User error before backward().
+  void read_updates(Location where);
+  /// User error behind read_updates(), where it is too late for what the function does.
+  void require_before_update(const char* function, Location where) const;
+  /// User error behind read_updates() where the operator reads what belongs to the step before the update: the memory
+  /// of that, and its sizes, are another phase's.
+  void require_variables(const ir::OpDef& op, const std::vector<Tensor>& inputs, const std::vector<ir::ValueId>& values,
+                         Location where) const;
 
   /// Where a parameter is read while it requires no gradient: no gradient flows to it from there.
   struct FrozenRead {

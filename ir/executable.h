@@ -34,6 +34,8 @@ class Executable {
   /// Recomputes what depends on weights only (packed and folded weights). Called after any bound weight changed, before
   /// the next run.
   virtual void weights_changed() = 0;
+  /// Of a parameter, where the last run of a training graph has left its gradient; nullptr where there is none.
+  virtual const void* gradient(const std::string& /* parameter */) { return nullptr; }
 };
 
 struct CompileOptions {

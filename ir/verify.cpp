@@ -530,10 +530,20 @@ class Verifier {
     if (graph_.stage != "trace") return;
     if (!graph_.gradients.empty()) broken("a traced graph has gradients");
     if (!graph_.states.empty()) broken("a traced graph has optimizer state");
+    for (const Loss& loss : graph_.losses)
+      for (const ValueId v : {loss.value, loss.gradient})
+        if (v != kNone && made_in_[at(v)] == Phase::update)
+          broken("the loss " + value_text(v) + " is made behind the update");
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
-      if (node.phase != Phase::forward)
+      // What is done behind the update, to variables; it has neither the sizes nor the inputs of a call.
+      const bool behind_update = node.phase == Phase::update && !graph_.optimizers.empty() && !node.op->random;
+      if (node.phase != Phase::forward && !behind_update)
         broken(node_text(n) + " of a traced graph is of the " + std::string(ir::name(node.phase)) + " phase");
+      if (behind_update)
+        for (const ValueId v : node.inputs)
+          if (v != kNone && (graph_.value(v).kind == ValueKind::input || !graph_.type(v).shape.numel().is_static()))
+            broken(node_text(n) + " is done behind the update, and reads " + value_text(v) + ", which is of the call");
       for (const char* flag : {"packed", "channels_last"})
         if (node.attributes.flag_or(flag, false)) broken(node_text(n) + " of a traced graph is " + flag);
     }

@@ -106,6 +106,16 @@ std::string manifest_text(const TrainingState& state, const std::vector<FileReco
         .value(state.draws);
   if (state.has_best)
     json.line().key("best_metric").value(state.best_metric).line().key("best_step").value(state.best_step);
+  if (state.has_watched || state.waited > 0) {
+    if (state.has_watched)
+      json.line()
+          .key("watched_loss")
+          .value(state.watched_loss)
+          .line()
+          .key("watched_step")
+          .value(state.watched_step);
+    json.line().key("waited").value(state.waited);
+  }
   json.line().key("files").begin_array();
   for (const FileRecord& file : files) {
     json.line("\n  ")
@@ -206,6 +216,13 @@ TrainingState read_manifest(const std::string& path, std::vector<FileRecord>& fi
       state.has_best = true;
     } else if (key == "best_step") {
       state.best_step = count();
+    } else if (key == "watched_loss") {
+      state.watched_loss = json.number();
+      state.has_watched = true;
+    } else if (key == "watched_step") {
+      state.watched_step = count();
+    } else if (key == "waited") {
+      state.waited = count();
     } else if (key == "files") {
       json.begin_array();
       while (json.next_item()) {

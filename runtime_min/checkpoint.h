@@ -48,6 +48,11 @@ struct TrainingState {
   bool has_best = false;
   double best_metric = 0;  ///< larger is better: samples classified rightly, or a loss, negated
   std::int64_t best_step = 0;
+  // What --patience waits for.
+  bool has_watched = false;
+  double watched_loss = 0;      ///< the least so far
+  std::int64_t watched_step = 0;  ///< when that was
+  std::int64_t waited = 0;      ///< epochs looked at since then
 };
 
 class CheckpointFolder {

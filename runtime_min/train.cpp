@@ -35,8 +35,8 @@ struct Options {
   std::string weights, out, resume, log;
   std::int64_t epochs = 1, steps = 0, batch = 1, accumulation_steps = 1, seed = 0, warmup = 0, total_steps = 0;
   std::int64_t checkpoint_every = 0, save_every = 1, keep = 3, eval_every = 1, print_every = 1, log_every = 1,
-               bench = 0;
-  double lr = 0, bench_seconds = 0, rank_timeout = 600;
+               patience = 0, bench = 0;
+  double lr = 0, min_delta = 0, bench_seconds = 0, rank_timeout = 600;
   bool shuffle = true, drop_last = false, overwrite = false;
   Normalization normalization;
   Execution execution;
@@ -75,6 +75,10 @@ void register_options(Arguments& a, Options& o, const TrainingDescription& descr
   a.integer(
       "steps", o.steps, 0, kMany, "N",
       "stop after step N, counted from the run's first; without --epochs, as many epochs as it takes; 0: no limit");
+  a.integer("patience", o.patience, 0, kMany, "N",
+            "stop early, when the held-out loss (without a held-out set the training loss) has not fallen below its "
+            "least for N evaluated epochs in a row; 0: never");
+  a.number("min-delta", o.min_delta, 0, 1e30, "X", "by how much it must fall for --patience");
   a.integer("batch", o.batch, least_batch, description.batch, "N", "samples a step");
   a.integer("accumulation-steps", o.accumulation_steps, 1, kMany, "N",
             description.data_parallel ? "batches of a step on each rank: one update, by the mean of all their gradients"
@@ -110,6 +114,10 @@ void register_options(Arguments& a, Options& o, const TrainingDescription& descr
   a.number("bench-seconds", o.bench_seconds, 0, 1e6, "S", "the same, for S seconds");
 }
 
+double mean_loss_of(const Evaluation& e) {
+  return e.loss_sum / static_cast<double>(std::max<std::int64_t>(e.samples, 1));
+}
+
 class Trainer {
  public:
   Trainer(TrainableModel& model, Options options, const Arguments& arguments)
@@ -131,6 +139,8 @@ class Trainer {
   bool train_epoch();
   std::optional<Evaluation> evaluate();
   void finish_epoch(const Stopwatch& watch);
+  void watch_loss(double loss);
+  bool has_waited() const { return options_.patience > 0 && state_.waited >= options_.patience; }
   void save();
   void set_learning_rates();
   void prepare_schedules();
@@ -297,10 +307,14 @@ void Trainer::share_state() {
                                     &state_.warmup,
                                     &state_.total_steps,
                                     &state_.best_step,
+                                    &state_.watched_step,
+                                    &state_.waited,
                                     &saved_step_};
   for (std::int64_t* n : integers) ranks_.broadcast(n, sizeof *n);
-  for (double* x : {&state_.loss_sum, &state_.lr, &state_.best_metric}) ranks_.broadcast(x, sizeof *x);
-  for (bool* flag : {&state_.shuffle, &state_.drop_last, &state_.has_best}) ranks_.broadcast(flag, sizeof *flag);
+  for (double* x : {&state_.loss_sum, &state_.lr, &state_.best_metric, &state_.watched_loss})
+    ranks_.broadcast(x, sizeof *x);
+  for (bool* flag : {&state_.shuffle, &state_.drop_last, &state_.has_best, &state_.has_watched})
+    ranks_.broadcast(flag, sizeof *flag);
   share_weights();
   for (const Variable& v : states_) ranks_.broadcast(v.data, v.bytes());
   if (ranks_.size() > 1) model_.weights_changed();
@@ -325,12 +339,12 @@ void Trainer::require_same_run() {
   for (std::size_t t = 0; t < inputs_.size(); ++t)
     if (inputs_[t].batched) bytes.insert(bytes.end(), batch_->row(t, 0), batch_->row(t, rows));
   ranks_.require_same("the training set", std::to_string(n) + " samples, SHA-256 of some " + sha256(bytes));
-  ranks_.require_same("the options", "epochs " + std::to_string(options_.epochs) + ", steps " +
-                                         std::to_string(options_.steps) + ", evaluation every " +
-                                         std::to_string(options_.eval_every) + " of " +
-                                         std::to_string(test_ ? test_->size() : 0) + " samples, checkpoints every " +
-                                         std::to_string(options_.save_every) + " epochs and " +
-                                         std::to_string(options_.checkpoint_every) + " steps");
+  ranks_.require_same("the options",
+                      "epochs " + std::to_string(options_.epochs) + ", steps " + std::to_string(options_.steps) +
+                          ", evaluation every " + std::to_string(options_.eval_every) + " (patience " +
+                          std::to_string(options_.patience) + ") of " + std::to_string(test_ ? test_->size() : 0) +
+                          " samples, checkpoints every " + std::to_string(options_.save_every) + " epochs and " +
+                          std::to_string(options_.checkpoint_every) + " steps");
 }
 
 /// Every rank stops where one has been told to.
@@ -477,8 +491,7 @@ std::optional<Evaluation> Trainer::evaluate() {
                      "batch of sample %lld alone is not finite\n",
                      static_cast<long long>(count), static_cast<long long>(n), static_cast<long long>(rows),
                      static_cast<long long>(first));
-        if (total.samples == 0)
-          total = {.loss_sum = share, .samples = count, .correct = total.correct, .labels = total.labels};
+        if (first == 0) total = {.loss_sum = share, .samples = count, .correct = total.correct, .labels = total.labels};
         break;
       }
       loss_sum -= share;
@@ -508,16 +521,13 @@ bool Trainer::epoch_is_due(std::int64_t every) const {
 }
 
 void Trainer::report_epoch(const std::optional<Evaluation>& evaluation, double loss, double seconds) {
-  const auto mean_loss = [](const Evaluation& e) {
-    return e.loss_sum / static_cast<double>(std::max<std::int64_t>(e.samples, 1));
-  };
   const auto accuracy = [](const Evaluation& e) {
     return static_cast<double>(e.correct) / static_cast<double>(std::max<std::int64_t>(e.labels, 1));
   };
   if (epoch_is_due(options_.print_every)) {
     std::printf("%s  loss %.4f", epoch_title().c_str(), loss);
     if (evaluation) {
-      std::printf("  test loss %.4f", mean_loss(*evaluation));
+      std::printf("  test loss %.4f", mean_loss_of(*evaluation));
       if (description_.has_accuracy) std::printf("  accuracy %.4f", accuracy(*evaluation));
     }
     std::printf("  %.1f s\n", seconds);
@@ -535,7 +545,7 @@ void Trainer::report_epoch(const std::optional<Evaluation>& evaluation, double l
       .key("loss")
       .value(loss);
   if (evaluation) {
-    json_.key("test_loss").value(mean_loss(*evaluation));
+    json_.key("test_loss").value(mean_loss_of(*evaluation));
     if (description_.has_accuracy) json_.key("accuracy").value(accuracy(*evaluation));
   }
   log_.write(json_.key("seconds").value(seconds).end_object());
@@ -548,11 +558,24 @@ void Trainer::report_last_step(double seconds) const {
               folder_ ? saved_path_.c_str() : "");
 }
 
+/// Of an epoch that --patience looks at.
+void Trainer::watch_loss(double loss) {
+  if (std::isfinite(loss) && (!state_.has_watched || loss < state_.watched_loss - options_.min_delta)) {
+    state_.has_watched = true;
+    state_.watched_loss = loss;
+    state_.watched_step = state_.step;
+    state_.waited = 0;
+  } else {
+    state_.waited += 1;
+  }
+}
+
 void Trainer::finish_epoch(const Stopwatch& watch) {
   const std::optional<Evaluation> evaluation = evaluate();
   if (stop_signal() != 0) return;  // the epoch ends, with its evaluation, when the run goes on
   const double loss = mean_loss();
   report_epoch(evaluation, loss, watch.seconds());
+  if (options_.patience > 0 && (evaluation || !test_source_)) watch_loss(evaluation ? mean_loss_of(*evaluation) : loss);
   const bool due = epoch_is_due(options_.save_every);
   // The best is a checkpoint, so only epochs that are saved compete; with a held-out set, only those that are
   // evaluated.
@@ -592,6 +615,8 @@ int Trainer::run() {
     test_inputs_ = with_sizes(description_.inputs, test_sizes_);
     test_source_.emplace(*test_, test_inputs_, options_.normalization);
   }
+  if (options_.patience > 0 && test_ && options_.eval_every == 0)
+    throw UsageError("--patience", "", "an --eval-every above 0, as the held-out loss is what it looks at", "0");
   if (!description_.batch_is_symbolic) options_.drop_last = true;
   state_ = {.model = description_.name,
             .graph_hash = description_.graph_hash,
@@ -687,7 +712,7 @@ int Trainer::run() {
   }
 
   const auto finished = [&] {
-    return state_.epoch >= options_.epochs || (options_.steps > 0 && state_.step >= options_.steps);
+    return state_.epoch >= options_.epochs || (options_.steps > 0 && state_.step >= options_.steps) || has_waited();
   };
   if (finished()) {
     std::printf("nothing left to do: %lld epochs and %lld steps are done\n", static_cast<long long>(state_.epoch),
@@ -705,6 +730,10 @@ int Trainer::run() {
     if (stop_signal() != 0) break;
   }
   if (saved_step_ != state_.step || state_.position != 0) save();
+  if (has_waited() && stop_signal() == 0)
+    std::printf("stopped early: the %s loss has not fallen below %.4f, that of step %lld, for %lld epochs\n",
+                test_ ? "held-out" : "training", state_.watched_loss, static_cast<long long>(state_.watched_step),
+                static_cast<long long>(state_.waited));
   if (const int signal = stop_signal(); signal != 0) {
     if (ranks_.is_first())
       std::fprintf(stderr, "stopped by a signal after step %lld%s%s%s\n", static_cast<long long>(state_.step),

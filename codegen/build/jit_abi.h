@@ -18,6 +18,8 @@ typedef void (*JitDestroy)(void* instance);
 typedef int (*JitBind)(void* instance, const char* name, void* data, std::size_t bytes);
 /// "graven_jit_weights_changed": recomputes the results of the prepare phase.
 typedef int (*JitWeightsChanged)(void* instance);
+/// "graven_jit_gradient": where the gradient of parameter `name` lies; nullptr where there is none.
+typedef const void* (*JitGradient)(void* instance, const char* name);
 /// "graven_jit_run": one call: inference, or one training step. Inputs and outputs in the graph's order; `symbols` in
 /// the order of Graph::symbols(); `learning_rates` one per parameter group; `counts` the step, from 1, the seed of
 /// random operators, the part of the step, how many it has, and the count of parts of all steps, from 1 (unused by

@@ -174,6 +174,7 @@ struct Library {
   JitDestroy destroy = nullptr;
   JitBind bind = nullptr;
   JitWeightsChanged weights_changed = nullptr;
+  JitGradient gradient = nullptr;
   JitRun run = nullptr;
 
   /// Returns why it cannot be loaded, or empty.
@@ -187,7 +188,7 @@ struct Library {
     };
     if (find(error, "graven_jit_error") && find(create, "graven_jit_create") && find(destroy, "graven_jit_destroy") &&
         find(bind, "graven_jit_bind") && find(weights_changed, "graven_jit_weights_changed") &&
-        find(run, "graven_jit_run"))
+        find(gradient, "graven_jit_gradient") && find(run, "graven_jit_run"))
       return {};
     const std::string reason = std::string("the compiled program is not whole: ") + dlerror();
     dlclose(handle);
@@ -220,6 +221,9 @@ class JitExecutable : public ir::Executable {
         library_.run(instance_, inputs.data(), outputs.data(), symbols.data(), numbers.learning_rates.data(), counts));
   }
   void weights_changed() override { check(library_.weights_changed(instance_)); }
+  const void* gradient(const std::string& parameter) override {
+    return library_.gradient(instance_, parameter.c_str());
+  }
 
  private:
   void check(int code) {

@@ -8,6 +8,26 @@
 #include "frontend/dispatch.h"
 #include "frontend/trace.h"
 
+namespace graven::detail {
+
+double norm_of(const std::vector<Tensor>& tensors, double norm_type) {
+  const bool largest = std::isinf(norm_type);
+  double total = 0;
+  for (const Tensor& t : tensors) {
+    for (const double g : t.to_vector<double>()) {
+      const double size = std::fabs(g);
+      if (largest)
+        total = std::isnan(size) || size > total ? size : total;
+      else
+        total += norm_type == 2 ? size * size : std::pow(size, norm_type);
+    }
+  }
+  if (!largest) total = norm_type == 2 ? std::sqrt(total) : std::pow(total, 1 / norm_type);
+  return total;
+}
+
+}  // namespace graven::detail
+
 namespace graven::nn::utils {
 
 using graven::detail::active_trace;
@@ -34,19 +54,10 @@ GradientNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_n
     return GradientNorm(where);
   }
   NoGradGuard no_grad;
-  const bool largest = std::isinf(norm_type);
-  double total = 0;
-  for (const Tensor& p : parameters) {
-    if (!p.grad().defined()) continue;
-    for (const double g : p.grad().to_vector<double>()) {
-      const double size = std::fabs(g);
-      if (largest)
-        total = std::isnan(size) || size > total ? size : total;
-      else
-        total += norm_type == 2 ? size * size : std::pow(size, norm_type);
-    }
-  }
-  if (!largest) total = norm_type == 2 ? std::sqrt(total) : std::pow(total, 1 / norm_type);
+  std::vector<Tensor> gradients;
+  for (const Tensor& p : parameters)
+    if (p.grad().defined()) gradients.push_back(p.grad());
+  const double total = graven::detail::norm_of(gradients, norm_type);
   if (error_if_nonfinite && !std::isfinite(total))
     fail_at(
         "clip_grad_norm_: the norm of the gradients is " + fmt::format("{}", total) + ", and error_if_nonfinite is set",

@@ -5,9 +5,17 @@
 //
 // A parameter that no loss depends on is left alone, as PyTorch leaves a parameter whose .grad is None.
 //
+// What build() says behind the updates, nodes of the update phase that a trace has, reads a parameter as a `detach` of
+// that phase: that becomes one of the value that the update gives, and these nodes, with all that read them, stand
+// behind the updates.
+//
 // New running statistics of batch_norm_training become their buffers' where the frontend has not said what does.
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "ir/diagnostic.h"
 #include "ir/optimizer_kind.h"
@@ -79,6 +87,35 @@ void add_group(Graph& graph, const OptimizerKind& kind, const ParameterGroup& gr
   }
 }
 
+/// Has what reads updated parameters read what the updates from node `first` on have made of them, behind these.
+void move_behind_updates(Graph& graph, std::size_t first) {
+  std::unordered_map<ValueId, ValueId> updated;
+  for (std::size_t n = first; n < graph.nodes.size(); ++n)
+    for (const InPlace& pair : donated_by(graph.nodes[n]))
+      updated.emplace(graph.nodes[n].inputs[pair.input], graph.nodes[n].outputs[pair.output]);
+  ByValue<bool> is_behind, made;
+  std::vector<Node> before, behind;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    Node& node = graph.nodes[n];
+    bool moves = false;
+    if (n < first && node.phase == Phase::update) {
+      if (node.is(kDetach) && !made(node.inputs[0])) {
+        moves = true;
+        if (const auto value = updated.find(node.inputs[0]); value != updated.end()) node.inputs[0] = value->second;
+      }
+      moves = moves || std::any_of(node.inputs.begin(), node.inputs.end(),
+                                   [&](ValueId v) { return v != kNone && is_behind(v); });
+      for (const ValueId v : node.outputs) {
+        made[v] = true;
+        is_behind[v] = moves;
+      }
+    }
+    (moves ? behind : before).push_back(std::move(node));
+  }
+  std::move(behind.begin(), behind.end(), std::back_inserter(before));
+  graph.nodes = std::move(before);
+}
+
 /// Keeps new running statistics, where the frontend has not recorded that itself.
 void keep_running_statistics(Graph& graph) {
   std::set<ValueId> kept;
@@ -105,6 +142,7 @@ void add_optimizer_updates(Graph& graph, const PassOptions&) {
   Changed changed;
   for (std::size_t d = 0; d < graph.donations.size(); ++d) changed.emplace(graph.donations[d].variable, d);
   int index = 0;
+  const std::size_t first_update = graph.nodes.size();
   const std::vector<Optimizer> optimizers = graph.optimizers;
   for (std::size_t o = 0; o < optimizers.size(); ++o) {
     const OptimizerKind& kind = optimizer_kind(optimizers[o].kind);
@@ -112,6 +150,7 @@ void add_optimizer_updates(Graph& graph, const PassOptions&) {
     for (const ParameterGroup& group : optimizers[o].groups)
       add_group(graph, kind, group, index++, step, gradient_of, changed);
   }
+  move_behind_updates(graph, first_update);
   sort_by_phase(graph);
 }
 

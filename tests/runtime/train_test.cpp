@@ -591,6 +591,47 @@ TEST_F(Training, SavesAndPrintsAsOftenAsAsked) {
   EXPECT_EQ(list_checkpoints(folder_ / "out").size(), 1U);
 }
 
+TEST_F(Training, StopsEarlyWhenTheHeldOutLossFallsNoMore) {
+  // The rate is so high that the loss does not go on falling.
+  const Result long_run = train({"--epochs", "30", "--lr", "30", "--patience", "3", "--save-every", "30"});
+  EXPECT_EQ(long_run.status, 0) << long_run.error;
+  const auto text = long_run.out.find("stopped early: the held-out loss has not fallen below");
+  ASSERT_NE(text, std::string::npos) << long_run.out;
+  EXPECT_NE(long_run.out.find("for 3 epochs", text), std::string::npos) << long_run.out;
+  // The losses that were printed say the same: the least stands three epochs before the last.
+  std::vector<double> losses;
+  std::istringstream lines(long_run.out);
+  for (std::string line; std::getline(lines, line);)
+    if (const auto at = line.find("test loss "); at != std::string::npos) losses.push_back(std::stod(line.substr(at + 10)));
+  ASSERT_GT(losses.size(), 3U);
+  ASSERT_LT(losses.size(), 30U);
+  EXPECT_EQ(std::min_element(losses.begin(), losses.end()) - losses.begin() + 4,
+            static_cast<std::ptrdiff_t>(losses.size()));
+  EXPECT_EQ(step_of(list_checkpoints(folder_ / "out").at(0)), static_cast<std::int64_t>(losses.size()) * 7);
+  // A run that is stopped before and goes on stops at the same epoch, with the same bytes.
+  const std::string before = std::to_string(losses.size() - 1);
+  EXPECT_EQ(train({"--epochs", before, "--lr", "30", "--patience", "3", "--out", folder_ / "parts"}).status, 0);
+  const Result rest = train({"--epochs", "30", "--patience", "3", "--out", folder_ / "parts", "--resume"});
+  EXPECT_NE(rest.out.find("stopped early"), std::string::npos) << rest.out;
+  EXPECT_EQ(read_file(folder_ / "parts/latest/weights.safetensors"), read_file(folder_ / "out/latest/weights.safetensors"));
+  EXPECT_NE(train({"--epochs", "30", "--patience", "3", "--out", folder_ / "parts", "--resume"})
+                .out.find("nothing left to do"),
+            std::string::npos);
+}
+
+TEST_F(Training, WithoutPatienceOrWhileTheLossFallsItGoesOn) {
+  EXPECT_EQ(train({"--epochs", "30", "--lr", "30", "--out", ""}).out.find("stopped early"), std::string::npos);
+  const Result falls = train({"--epochs", "5", "--lr", "0.05", "--patience", "1", "--out", ""});
+  EXPECT_EQ(falls.out.find("stopped early"), std::string::npos) << falls.out;
+  const Result asks_much = train({"--epochs", "5", "--lr", "0.05", "--patience", "2", "--min-delta", "5", "--out", ""});
+  EXPECT_NE(asks_much.out.find("stopped early"), std::string::npos) << asks_much.out;
+  EXPECT_NE(asks_much.out.find("epoch 3/5"), std::string::npos);
+  EXPECT_EQ(asks_much.out.find("epoch 4/5"), std::string::npos);
+  const Result never = train({"--patience", "2", "--eval-every", "0", "--out", ""});
+  EXPECT_EQ(never.status, 2);
+  EXPECT_NE(never.error.find("--patience"), std::string::npos) << never.error;
+}
+
 TEST_F(Training, GoesOnInACopiedFolderAndWithAUsersFilesInIt) {
   EXPECT_EQ(train({"--epochs", "2", "--out", folder_ / "whole"}).status, 0);
   EXPECT_EQ(train({"--epochs", "1"}).status, 0);

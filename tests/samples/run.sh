@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a sample as its tutorial says, and what it emits.
 #
-#   bash tests/samples/run.sh my_linear|polynomial_fit|lenet|mobilenet_v2|resnet18|style_transfer|gpt2 BUILD_DIR
+#   bash tests/samples/run.sh my_linear|polynomial_fit|lenet|mobilenet_v2|resnet18|style_transfer|gpt2|gan BUILD_DIR
 set -euo pipefail
 sample=$1
 build=$(cd "$2" && pwd)
@@ -139,6 +139,18 @@ case $sample in
     "$build/samples/06_style_transfer" --out torch --size 64 --channels 4 \
       --weights "$here/../fixtures/models/style_transfer.safetensors" >out
     "$build/graven" check torch/saved
+    ;;
+  gan)
+    "$build/samples/08_gan" --out . >out
+    cat out
+    expect "^epoch 5 +d_loss [0-9.]+ +g_loss [0-9.]+$" out
+    radius=$(grep -oE 'mean [0-9.]+' out | grep -oE '[0-9.]+')
+    awk -v r="$radius" 'BEGIN { exit !(r > 0.6 && r < 1.4) }' || fail "points at $radius from the middle of a circle"
+    cmake -S gan_train -B gan_train/build -DCMAKE_BUILD_TYPE=Release >build.log || { cat build.log; fail "configuring"; }
+    cmake --build gan_train/build -j 2 >>build.log 2>&1 || { cat build.log; fail "building"; }
+    (cd gan_train && build/selftest) || fail "the self-test"
+    gan_train/build/gan_train --data circle.safetensors --epochs 2 --log gan.log --out run >train.log
+    expect '"results":\{"d_loss":[0-9.e-]+,"g_loss":[0-9.e-]+\}' gan.log
     ;;
   gpt2)
     "$build/samples/07_gpt2" --out "$work" >out

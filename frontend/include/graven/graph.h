@@ -23,8 +23,8 @@
 // the other sees. Inputs and outputs are trees of tensors (tuple, pair, vector, array, map, optional). A tensor from
 // outside that belongs to no module becomes a constant. In-place operations are recorded as new values; an input of the
 // graph changed in place is changed within the graph only, the caller's tensor keeps its elements. What is recorded
-// sees parameters as they are before the update, also behind backward(): an average of the weights,
-// average.mul_(0.999).add_(weight * 0.001) in buffers, is a step behind one taken after the optimizer's.
+// sees parameters as they are before the update, also behind backward(), but for what stands behind nn::AfterUpdate, as
+// nn::utils::update_average_() does (utils/averaging.h).
 #pragma once
 
 #include <any>
@@ -69,18 +69,26 @@ class GraphBase {
   const ir::Graph& graph() const;
   /// The rates of the next step, by optimizer and parameter group.
   std::vector<double> learning_rates() const;
+  /// Copies of the gradients of the last call, by the parameters' paths: those that its update read, the mean of a step
+  /// in parts. A norm that is clipped over all parameters of an optimizer or group is not in them, which the update
+  /// multiplies by as it reads; what is clipped otherwise is. User error before the first call, with
+  /// update_in_backward(), of which no gradient is left, and with a GradScaler.
+  StateDict gradients(Location where = Location::current()) const;
+  /// The norm of gradients() as one vector, in double: norm_type 2, another positive order, or infinity.
+  double gradient_norm(double norm_type = 2, Location where = Location::current()) const;
   /// Training calls so far; with a scaler those that updated: of several optimizers, of the one that did most often.
   std::int64_t train_step() const;
 
   /// Parameters and buffers by path ("model.hidden.weight"); when training also optimizer state
-  /// ("model.hidden.weight-momentum") and "train_step". What else a run is resumed with is said where it was said at
-  /// first: the seed by manual_seed(), and a rate that set_learning_rate() or ReduceLROnPlateau gave by
-  /// optimizer.state_dict(). A schedule's rate follows from the step. A checkpoint of an emitted program has the same
-  /// entries in two files, weights.safetensors and optimizer.safetensors, and its number of steps in manifest.json: it
-  /// goes on here only with that as "train_step".
+  /// ("model.hidden.weight-momentum"), "train_step" (i64[]), the "seed" (i64[]) that manual_seed() gave and random
+  /// operators go by, and of each parameter group, counted through all optimizers, the rate of the next step, "lr.0"
+  /// (f64[]), and what a schedule starts from, "initial_lr.0" (f64[]): all that a run is resumed with. A checkpoint of
+  /// an emitted program has the parameters, buffers and states in two files, weights.safetensors and
+  /// optimizer.safetensors, and its number of steps in manifest.json: it goes on here only with that as "train_step".
   StateDict state_dict() const;
   /// All or nothing, before or after the first call; where no loss depends on some of the optimizers' parameters,
-  /// behind compile(), which finds out that these have no states.
+  /// behind compile(), which finds out that these have no states. Seed and rates stay as they are where the dictionary
+  /// has none; a seed that it has becomes the process's, as by manual_seed().
   LoadReport load_state_dict(const StateDict& state, bool strict = true, Location where = Location::current());
 
   /// Writes the recorded graph and its parameters and buffers as they are now: `directory`/graph.json and

@@ -85,5 +85,6 @@
 #include "graven/threads.h"
 #include "graven/tree.h"
 #include "graven/types.h"
+#include "graven/utils/averaging.h"
 #include "graven/utils/clip_grad.h"
 #include "graven/utils/rnn.h"

@@ -81,6 +81,14 @@ class Optimizer {
   /// rate, and from the schedule's next step() on it is the schedule's of this initial rate. User error where it is
   /// negative, no number or above 1e300.
   void set_learning_rate(double lr, Location where = Location::current());
+  /// The same, one for each group. User error where there are not as many as groups.
+  void set_learning_rates(const std::vector<double>& rates, Location where = Location::current());
+  /// An option of a group by the name that state_dict() has it under, "weight_decay", flags as 0 or 1: PyTorch's
+  /// `param_groups[group]["weight_decay"]`. User error where there is no such group or option.
+  double option(std::size_t group, const std::string& name, Location where = Location::current()) const;
+  /// Changes it from the next step on; "lr" as set_learning_rate() does. User error where it is out of range, and
+  /// within build(); a graph that was recorded takes another "lr" alone, and says so at its next call.
+  void set_option(std::size_t group, const std::string& name, double value, Location where = Location::current());
   std::vector<Tensor> parameters() const;
   /// Optimizer state by "<group>.<index of the parameter>.<name>", "0.0.momentum", and of each parameter its number of
   /// updates, "0.0.step" (i64[]). Names: "momentum" (SGD, RMSprop, LARS); "m", "v", "max_v"
@@ -107,6 +115,7 @@ class Optimizer {
   /// The options of each are asked for where their errors are told which group it is.
   using Given = std::vector<std::pair<std::vector<Tensor>, std::function<Options()>>>;
   Optimizer(std::string kind, const Given& groups, Location where);
+  void add_groups(const Given& groups, Location where);
 
  private:
   std::shared_ptr<State> state_;
@@ -139,6 +148,16 @@ class Groups {
 /// their values by its names.
 template <class OptimizerOptions>
 class OptimizerOf : public Optimizer {
+ public:
+  /// One group more, from the next step on: what was frozen, say, with options of its own. User error where one of the
+  /// parameters is another group's already, where a schedule stands on the optimizer (make it behind this; those of
+  /// PyTorch differ in what becomes of such a group), within build(), and at the next call of a graph that has been
+  /// recorded with the optimizer.
+  void add_param_group(std::vector<Tensor> parameters, OptimizerOptions options = {},
+                       Location where = Location::current()) {
+    add_groups({{std::move(parameters), values_of(options)}}, where);
+  }
+
  protected:
   OptimizerOf(std::vector<Tensor> parameters, OptimizerOptions options, Location where)
       : Optimizer(OptimizerOptions::kind, {{std::move(parameters), values_of(options)}}, where) {}

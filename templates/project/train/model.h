@@ -222,8 +222,48 @@ GRAVEN_API int @{ namespace }@_step(@{ namespace }@_model* model, @{ c_parameter
                                     double* loss);
 GRAVEN_API int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@{% if random %}, int64_t step,
                                        int64_t seed{% endif %}, double* loss);
+{% if not updates_in_backward %}
+/* The gradients of the loss, after a forward with the same arguments; then what the update makes of them. */
+GRAVEN_API int @{ namespace }@_backward(@{ namespace }@_model* model, @{ c_parameters }@{% if random %}, int64_t step,
+                                        int64_t seed{% endif %});
+GRAVEN_API int @{ namespace }@_update(@{ namespace }@_model* model, const double* learning_rates, int64_t step);
+{% endif %}
 {% if has_evaluation %}
 GRAVEN_API int @{ namespace }@_evaluate(@{ namespace }@_model* model, @{ c_parameters }@, double* loss);
+{% endif %}
+/* A tensor of the model, row-major, where it lies: what is written there counts. */
+typedef struct @{ namespace }@_tensor {
+  const char* path;  /* "@{ example_path }@" */
+  const char* dtype; /* "f32" */
+  size_t rank;
+  const int64_t* shape;
+  void* data;
+} @{ namespace }@_tensor;
+{% if updates_in_backward %}
+/* Parameters and buffers, in the order of the weights file; the optimizer's states; results of the last forward or
+   step. The list stays until the function is called again, or the model destroyed. */
+{% else %}
+/* Parameters and buffers, in the order of the weights file; gradients under their parameters' paths, after a step or
+   backward; the optimizer's states; results of the last forward or step. The list stays until the function is called
+   again, or the model destroyed. */
+{% endif %}
+GRAVEN_API int @{ namespace }@_parameters(@{ namespace }@_model* model, const @{ namespace }@_tensor** tensors,
+                                          size_t* count);
+{% if not updates_in_backward %}
+GRAVEN_API int @{ namespace }@_gradients(@{ namespace }@_model* model, const @{ namespace }@_tensor** tensors,
+                                         size_t* count);
+{% endif %}
+GRAVEN_API int @{ namespace }@_states(@{ namespace }@_model* model, const @{ namespace }@_tensor** tensors,
+                                      size_t* count);
+GRAVEN_API int @{ namespace }@_results(@{ namespace }@_model* model, const @{ namespace }@_tensor** tensors,
+                                       size_t* count);
+{% if on_device %}
+/* The lists are copies on the host: these bring back what was written into parameters and states, and into gradients,
+   as write_back() and write_back_gradients() do. */
+GRAVEN_API int @{ namespace }@_write_back(@{ namespace }@_model* model);
+{% if not updates_in_backward %}
+GRAVEN_API int @{ namespace }@_write_back_gradients(@{ namespace }@_model* model);
+{% endif %}
 {% endif %}
 GRAVEN_API int @{ namespace }@_load(@{ namespace }@_model* model, const char* path);
 GRAVEN_API int @{ namespace }@_save(const @{ namespace }@_model* model, const char* path);

@@ -165,6 +165,17 @@ int graven_jit_weights_changed(void* opaque) {
   return 0;
 }
 
+const void* graven_jit_gradient(void* opaque, const char* wanted) {
+{% if training and not updates_in_backward %}
+  const Instance& instance = *static_cast<Instance*>(opaque);
+#define GRAVEN_PARAM(name, dtype, path, ...) \
+  if (std::strcmp(wanted, path) == 0) return instance.grad.name;
+#include "params.h"
+{% endif %}
+  (void)opaque, (void)wanted;
+  return nullptr;
+}
+
 int graven_jit_run(void* opaque, const void* const* inputs, void* const* outputs, const std::int64_t* symbols,
                    const double* learning_rates, const std::int64_t* counts) {
   Instance& instance = *static_cast<Instance*>(opaque);
