@@ -112,8 +112,21 @@ void move_behind_updates(Graph& graph, std::size_t first) {
     }
     (moves ? behind : before).push_back(std::move(node));
   }
+  const bool any = !behind.empty();
   std::move(behind.begin(), behind.end(), std::back_inserter(before));
   graph.nodes = std::move(before);
+  if (!any) return;
+  // A variable that is to hold what the update has given another holds a copy of it.
+  std::unordered_map<ValueId, ValueId> lies_in;
+  for (const auto& pair : updated) lies_in.emplace(pair.second, pair.second);
+  for (const Node& node : graph.nodes)
+    if (node.op->alias || node.is(kDetach))
+      if (const auto root = lies_in.find(node.inputs[0]); root != lies_in.end())
+        lies_in.emplace(node.outputs[0], root->second);
+  for (Donation& d : graph.donations)
+    if (const auto root = lies_in.find(d.value); root != lies_in.end() && root->second != d.value)
+      d.value = graph.add_node(kCopy, {d.value}, {}, {Origin{"optimizer", {}, 0}}, Phase::update,
+                               new_value_name(graph.value(d.variable).name))[0];
 }
 
 /// Keeps new running statistics, where the frontend has not recorded that itself.

@@ -51,6 +51,7 @@ void scale_losses(Graph& graph, const PassOptions&) {
     const ValueId own = type.dtype == DType::f32 ? scale : call(kCast, {scale}, {{"dtype", type.dtype}}, ".scale");
     loss.gradient = call(kMul, {gradient, own}, {}, "");
   }
+  sort_by_phase(graph);
 }
 
 }  // namespace graven::ir

@@ -45,9 +45,24 @@ bool is_exact_cast(DType from, DType to) {
   return false;
 }
 
+/// Copies of what an update gives that another variable than the updated one is to hold (add_optimizer_updates).
+std::set<ValueId> copies_of_updates(const Graph& graph, const Uses& uses) {
+  std::set<ValueId> found;
+  const ByValue<ValueId> variable = variable_of(graph);
+  const std::vector<ValueId> memory = memory_roots(graph);
+  for (const Donation& d : graph.donations) {
+    const Node* const copy = uses.maker(graph, d.value);
+    if (copy == nullptr || !copy->is(kCopy) || copy->phase != Phase::update) continue;
+    const ValueId of = variable(memory[at(copy->inputs[0])]);
+    if (of != kNone && of != d.variable) found.insert(d.value);
+  }
+  return found;
+}
+
 class Simplifier {
  public:
-  explicit Simplifier(Graph& graph) : uses_(graph), rewriter_(graph), graph_(graph) {
+  explicit Simplifier(Graph& graph)
+      : uses_(graph), copies_of_updates_(copies_of_updates(graph, uses_)), rewriter_(graph), graph_(graph) {
     for (const Donation& d : graph.donations) fixed_[d.variable] = false;
   }
 
@@ -138,6 +153,7 @@ class Simplifier {
   Result rewrite(Node& node) {
     if (node.outputs.size() != 1) return Result::unchanged;
     if (node.is(kFull)) return Result::unchanged;
+    if (node.is(kCopy) && copies_of_updates_.count(node.outputs[0])) return Result::unchanged;
     if (node.is(kDetach, kStraightThrough, kCopy)) return gone(node, node.inputs[0]);
     if (node.is(kReshape)) return rewrite_reshape(node);
     if (node.is(kPermute)) return rewrite_permute(node);
@@ -457,6 +473,7 @@ class Simplifier {
 
   ByValue<bool> fixed_{true};  ///< whether it is no variable that another value takes over
   Uses uses_;
+  const std::set<ValueId> copies_of_updates_;
   Rewriter rewriter_;
   Graph& graph_;
   std::map<std::pair<DType, std::uint64_t>, ValueId> scalars_;
