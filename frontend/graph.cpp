@@ -328,19 +328,20 @@ struct GraphState {
       const optim::Optimizer::State& state = *optimizers[o].optimizer.state();
       if (state.loads == now.loads[o]) continue;
       if (state.groups.size() != graph.optimizers[o].groups.size())
-        fail_at(fmt::format("{}: there were {} groups of parameters when {} was recorded, and are {} now: add them before "
-                            "compile() and the first call",
-                            optimizers[o].optimizer.kind(), graph.optimizers[o].groups.size(), name,
-                            state.groups.size()),
-                where);
+        fail_at(
+            fmt::format("{}: there were {} groups of parameters when {} was recorded, and are {} now: add them before "
+                        "compile() and the first call",
+                        optimizers[o].optimizer.kind(), graph.optimizers[o].groups.size(), name, state.groups.size()),
+            where);
       for (std::size_t g = 0; g < state.groups.size(); ++g) {
         const auto& recorded = graph.optimizers[o].groups[g].options;
         for (const auto& entry : recorded)
           if (state.groups[g].options.count(entry.first) == 0)
-            fail_at(fmt::format("{}: group {} had the option {} when {} was recorded, and has it no more; of a recorded "
-                                "graph the learning rate alone may change",
-                                optimizers[o].optimizer.kind(), g, entry.first, name),
-                    where);
+            fail_at(
+                fmt::format("{}: group {} had the option {} when {} was recorded, and has it no more; of a recorded "
+                            "graph the learning rate alone may change",
+                            optimizers[o].optimizer.kind(), g, entry.first, name),
+                where);
         for (const auto& [option, value] : state.groups[g].options)
           if (option != "lr" && (!recorded.count(option) || recorded.at(option) != value))
             fail_at(fmt::format("{}: the option {} of group {} is {} now, and was another when {} was recorded; of a "

@@ -121,8 +121,7 @@ void Optimizer::set_learning_rates(const std::vector<double>& rates, Location wh
                                 state_->groups.size(), rates.size()),
                     where);
   for (const double lr : rates) detail::located(where, [&] { ir::check_options(state_->kind, {{"lr", lr}}); });
-  for (std::size_t g = 0; g < rates.size(); ++g)
-    state_->groups[g].options["lr"] = state_->groups[g].base_lr = rates[g];
+  for (std::size_t g = 0; g < rates.size(); ++g) state_->groups[g].options["lr"] = state_->groups[g].base_lr = rates[g];
 }
 
 std::vector<Tensor> Optimizer::parameters() const {
@@ -205,8 +204,8 @@ std::map<std::string, double> written_options(const Optimizer::State::Group& gro
 
 double Optimizer::option(std::size_t group, const std::string& name, Location where) const {
   if (group >= state_->groups.size())
-    detail::fail_at(fmt::format("the {} has {} groups, there is no group {}", state_->kind, state_->groups.size(), group),
-                    where);
+    detail::fail_at(
+        fmt::format("the {} has {} groups, there is no group {}", state_->kind, state_->groups.size(), group), where);
   const std::map<std::string, double> options = written_options(state_->groups[group]);
   const auto found = options.find(name);
   if (found == options.end() || name == "initial_lr") {

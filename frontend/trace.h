@@ -32,8 +32,8 @@ struct Trace {
   /// Registered parameters and buffers, and the value that each has now (in-place changes rebind it).
   struct Variable {
     ir::ValueId value, current;
-    std::size_t losses = 0;  ///< how many went backward before it was first changed
-    bool cut = false;        ///< it was given the value without autograd: no gradient flows from what reads it
+    std::size_t losses = 0;           ///< how many went backward before it was first changed
+    bool cut = false;                 ///< it was given the value without autograd: no gradient flows from what reads it
     ir::ValueId updated = ir::kNone;  ///< stands for what the update makes of it (read_updates())
   };
   std::unordered_map<const TensorImpl*, Variable> variables;

@@ -98,22 +98,12 @@ std::string manifest_text(const TrainingState& state, const std::vector<FileReco
       .key("total_steps")
       .value(state.total_steps);
   if (state.accumulation_steps != 1 || state.draws != state.step)
-    json.line()
-        .key("accumulation_steps")
-        .value(state.accumulation_steps)
-        .line()
-        .key("draws")
-        .value(state.draws);
+    json.line().key("accumulation_steps").value(state.accumulation_steps).line().key("draws").value(state.draws);
   if (state.has_best)
     json.line().key("best_metric").value(state.best_metric).line().key("best_step").value(state.best_step);
   if (state.has_watched || state.waited > 0) {
     if (state.has_watched)
-      json.line()
-          .key("watched_loss")
-          .value(state.watched_loss)
-          .line()
-          .key("watched_step")
-          .value(state.watched_step);
+      json.line().key("watched_loss").value(state.watched_loss).line().key("watched_step").value(state.watched_step);
     json.line().key("waited").value(state.waited);
   }
   json.line().key("files").begin_array();

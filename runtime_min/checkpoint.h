@@ -50,9 +50,9 @@ struct TrainingState {
   std::int64_t best_step = 0;
   // What --patience waits for.
   bool has_watched = false;
-  double watched_loss = 0;      ///< the least so far
+  double watched_loss = 0;        ///< the least so far
   std::int64_t watched_step = 0;  ///< when that was
-  std::int64_t waited = 0;      ///< epochs looked at since then
+  std::int64_t waited = 0;        ///< epochs looked at since then
 };
 
 class CheckpointFolder {

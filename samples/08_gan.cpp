@@ -39,12 +39,11 @@ Tensor judged(Tensor logits, bool real) {
 }
 
 struct TrainGan : nn::Graph<TrainGan> {
-  nn::Sequential generator =
-      child("generator", nn::Sequential(nn::Linear(kNoise, 64), nn::ReLU(), nn::Linear(64, 64), nn::ReLU(),
-                                        nn::Linear(64, 2)));
-  nn::Sequential discriminator =
-      child("discriminator", nn::Sequential(nn::Linear(2, 64), nn::LeakyReLU(0.2), nn::Linear(64, 64),
-                                            nn::LeakyReLU(0.2), nn::Linear(64, 1)));
+  nn::Sequential generator = child("generator", nn::Sequential(nn::Linear(kNoise, 64), nn::ReLU(), nn::Linear(64, 64),
+                                                               nn::ReLU(), nn::Linear(64, 2)));
+  nn::Sequential discriminator = child(
+      "discriminator",
+      nn::Sequential(nn::Linear(2, 64), nn::LeakyReLU(0.2), nn::Linear(64, 64), nn::LeakyReLU(0.2), nn::Linear(64, 1)));
   optim::Adam d_optimizer{discriminator.parameters(), {.lr = 1e-3, .betas = {0.5, 0.999}}};
   optim::Adam g_optimizer{generator.parameters(), {.lr = 1e-3, .betas = {0.5, 0.999}}};
 

@@ -47,7 +47,7 @@ void update_average_(const ModuleBase& average, const ModuleBase& model, double 
   const AfterUpdate after(where);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     Tensor own = averages[i].second;
-    own.lerp_(parameters[i].second, 1 - decay);
+    own.lerp_(parameters[i].second, Operand(1 - decay, where));
   }
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     Tensor own = copies[i].second;

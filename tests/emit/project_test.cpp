@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -115,6 +116,61 @@ TEST(Project, TrainingBuildsAndAgreesWithWhatWasRecorded) {
       "error: weights.safetensors: expected this file beside the program, in the folder above it, in share/ there, or "
       "in this one, found no such "
       "file\n");
+}
+
+/// A mean teacher: it is averaged behind the update, and its target is part of the loss.
+struct Teacher : nn::Graph<Teacher> {
+  nn::Sequential student = child("student", nn::Sequential(nn::Linear(6, 5), nn::Tanh(), nn::Linear(5, 3)));
+  nn::Sequential teacher = child("teacher", nn::Sequential(nn::Linear(6, 5), nn::Tanh(), nn::Linear(5, 3)));
+  optim::AdamW optimizer{student.parameters(), {.lr = 0.01}};
+  Teacher() {
+    add_optimizer(optimizer);
+    teacher.load_state_dict(student.state_dict());
+  }
+  Tensor build(Tensor x, Tensor labels) {
+    Tensor target = teacher(x).detach();
+    Tensor scores = student(x);
+    Tensor loss = cross_entropy(scores, labels) + mse_loss(scores, target);
+    loss.backward();
+    nn::utils::update_average_(teacher, student, 0.75);
+    return loss;
+  }
+};
+
+TEST(Project, AnAverageOfWeightsIsPartOfTheStepItsSelfTestAndItsCheckpoints) {
+  for (const bool in_backward : {false, true}) {
+    const Folder folder(in_backward ? "teacher_in_backward" : "teacher_train");
+    manual_seed(3);
+    Teacher graph;
+    if (in_backward) graph.update_in_backward();
+    graph.compile(spec({8, 6}, "x"), spec({8}, i64, "labels"));
+    (void)codegen::emit(graph, folder.path, {.name = "teacher_train"});
+    expect_runs(
+        {"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror"});
+    expect_runs({"cmake", "--build", (folder.path / "build").string(), "-j2"});
+    expect_runs({(folder.path / "build/selftest").string()}, folder.path);
+    // The same steps here and there.
+    std::vector<double> x;
+    std::vector<std::int64_t> labels;
+    for (int i = 0; i < 24 * 6; ++i) x.push_back(std::sin(0.7 * i));
+    for (int i = 0; i < 24; ++i) labels.push_back(i % 3);
+    const Tensor xs = from_data(x, {24, 6}).to(f32), ys = from_data(labels, {24});
+    nn::save({{"x", xs}, {"labels", ys}}, (folder.path / "data.safetensors").string());
+    expect_runs({(folder.path / "build/teacher_train").string(), "--data", "data.safetensors", "--no-shuffle",
+                 "--epochs", "2", "--out", "run"},
+                folder.path);
+    for (int epoch = 0; epoch < 2; ++epoch)
+      for (int i = 0; i < 24; i += 8) (void)graph(xs.slice(0, i, i + 8), ys.slice(0, i, i + 8));
+    const nn::StateDict learned = nn::load((folder.path / "run/latest/weights.safetensors").string());
+    std::size_t compared = 0;
+    for (const auto& [name, t] : graph.state_dict())
+      for (const auto& [other, found] : learned)
+        if (name == other) {
+          EXPECT_TRUE(equal(t, found)) << name;
+          ++compared;
+        }
+    EXPECT_EQ(compared, 8U);
+  }
 }
 
 struct Segment : nn::Graph<Segment> {

@@ -1,6 +1,7 @@
-// What surrounds a training step: averages of weights behind the update, gradients and rates that are read from outside,
-// groups of parameters that change between steps, penalties, what a run is resumed with, two losses of two optimizers.
-// Beside PyTorch's figures (tests/fixtures/make_surface.py), and in a graph beside the same sentence of eager mode.
+// What surrounds a training step: averages of weights behind the update, gradients and rates that are read from
+// outside, groups of parameters that change between steps, penalties, what a run is resumed with, two losses of two
+// optimizers. Beside PyTorch's figures (tests/fixtures/make_surface.py), and in a graph beside the same sentence of
+// eager mode.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -119,7 +120,9 @@ struct Train : nn::Graph<Train> {
     fill(average, dtype);
     add_optimizer(optimizer, schedule);
   }
-  Tensor build(Tensor x, Tensor y) { return sentence({net, average, x, y, [] {}}); }
+  Tensor build(Tensor x, Tensor y) {
+    return sentence({net, average, x, y, [] {}});
+  }
 };
 
 class InDType : public testing::TestWithParam<DType> {};
@@ -139,11 +142,14 @@ TEST_P(InDType, AnAverageOfWeightsAndWhatIsReadOnTheWayArePyTorchs) {
       rates.push_back(graph.learning_rates().at(0));
       if (way == 0) {
         graph.optimizer.zero_grad();
-        losses.push_back(average_in_a_module({graph.net, graph.average, x, y, [&] {
-                           norms.push_back(nn::utils::clip_grad_norm_(graph.net.parameters(), 1e9));
-                           graph.optimizer.step();
-                           graph.schedule.step();
-                         }}).item<double>());
+        losses.push_back(average_in_a_module({graph.net, graph.average, x, y,
+                                              [&] {
+                                                norms.push_back(
+                                                    nn::utils::clip_grad_norm_(graph.net.parameters(), 1e9));
+                                                graph.optimizer.step();
+                                                graph.schedule.step();
+                                              }})
+                             .item<double>());
       } else {
         losses.push_back(graph(x, y).item<double>());
         if (way < 3) norms.push_back(graph.gradient_norm());
@@ -347,8 +353,7 @@ INSTANTIATE_TEST_SUITE_P(TrainingSurface, RefusedBehindTheUpdate, testing::Value
 // ---- two losses, two optimizers -------------------------------------------------------------------------------------
 
 struct Gan : nn::Graph<Gan> {
-  nn::Sequential generator =
-      child("generator", nn::Sequential(nn::Linear(3, 8), nn::Tanh(), nn::Linear(8, 2)));
+  nn::Sequential generator = child("generator", nn::Sequential(nn::Linear(3, 8), nn::Tanh(), nn::Linear(8, 2)));
   nn::Sequential discriminator =
       child("discriminator", nn::Sequential(nn::Linear(2, 8), nn::LeakyReLU(0.2), nn::Linear(8, 1)));
   optim::Adam g_optimizer, d_optimizer;
@@ -416,7 +421,7 @@ TEST(ParameterGroups, ChangeBetweenStepsAsTwoOptimizersDo) {
     }
     for (Net* net : {&one, &two}) {
       net->zero_grad();
-      square((*net)(x_of(t, f64)) - y_of(t, f64)).mean().backward();
+      square((*net)(x_of(t, f64))-y_of(t, f64)).mean().backward();
     }
     grouped.step();
     hidden.step();
@@ -490,14 +495,15 @@ TEST(Gradients, OfAGraphAreThereBehindACallOrRefused) {
   (void)graph(x_of(0, f32), y_of(0, f32));
   const nn::StateDict first = graph.gradients();
   const std::vector<double> kept = flat({first[0].second});
-  EXPECT_NEAR(graph.gradient_norm(std::numeric_limits<double>::infinity()),
-              [&] {
-                double most = 0;
-                for (const auto& entry : first)
-                  for (const double g : entry.second.to_vector<double>()) most = std::max(most, std::fabs(g));
-                return most;
-              }(),
-              0);
+  EXPECT_NEAR(
+      graph.gradient_norm(std::numeric_limits<double>::infinity()),
+      [&] {
+        double most = 0;
+        for (const auto& entry : first)
+          for (const double g : entry.second.to_vector<double>()) most = std::max(most, std::fabs(g));
+        return most;
+      }(),
+      0);
   EXPECT_NE(error_of([&] { (void)graph.gradient_norm(0); }).find("norm_type must be positive"), std::string::npos);
   (void)graph(x_of(1, f32), y_of(1, f32));
   EXPECT_EQ(flat({first[0].second}), kept) << "copies";

@@ -602,7 +602,8 @@ TEST_F(Training, StopsEarlyWhenTheHeldOutLossFallsNoMore) {
   std::vector<double> losses;
   std::istringstream lines(long_run.out);
   for (std::string line; std::getline(lines, line);)
-    if (const auto at = line.find("test loss "); at != std::string::npos) losses.push_back(std::stod(line.substr(at + 10)));
+    if (const auto at = line.find("test loss "); at != std::string::npos)
+      losses.push_back(std::stod(line.substr(at + 10)));
   ASSERT_GT(losses.size(), 3U);
   ASSERT_LT(losses.size(), 30U);
   EXPECT_EQ(std::min_element(losses.begin(), losses.end()) - losses.begin() + 4,
@@ -613,7 +614,8 @@ TEST_F(Training, StopsEarlyWhenTheHeldOutLossFallsNoMore) {
   EXPECT_EQ(train({"--epochs", before, "--lr", "30", "--patience", "3", "--out", folder_ / "parts"}).status, 0);
   const Result rest = train({"--epochs", "30", "--patience", "3", "--out", folder_ / "parts", "--resume"});
   EXPECT_NE(rest.out.find("stopped early"), std::string::npos) << rest.out;
-  EXPECT_EQ(read_file(folder_ / "parts/latest/weights.safetensors"), read_file(folder_ / "out/latest/weights.safetensors"));
+  EXPECT_EQ(read_file(folder_ / "parts/latest/weights.safetensors"),
+            read_file(folder_ / "out/latest/weights.safetensors"));
   EXPECT_NE(train({"--epochs", "30", "--patience", "3", "--out", folder_ / "parts", "--resume"})
                 .out.find("nothing left to do"),
             std::string::npos);

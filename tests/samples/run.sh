@@ -146,7 +146,8 @@ case $sample in
     expect "^epoch 5 +d_loss [0-9.]+ +g_loss [0-9.]+$" out
     radius=$(grep -oE 'mean [0-9.]+' out | grep -oE '[0-9.]+')
     awk -v r="$radius" 'BEGIN { exit !(r > 0.6 && r < 1.4) }' || fail "points at $radius from the middle of a circle"
-    cmake -S gan_train -B gan_train/build -DCMAKE_BUILD_TYPE=Release >build.log || { cat build.log; fail "configuring"; }
+    cmake -S gan_train -B gan_train/build -DCMAKE_BUILD_TYPE=Release >build.log ||
+      { cat build.log; fail "configuring gan_train"; }
     cmake --build gan_train/build -j 2 >>build.log 2>&1 || { cat build.log; fail "building"; }
     (cd gan_train && build/selftest) || fail "the self-test"
     gan_train/build/gan_train --data circle.safetensors --epochs 2 --log gan.log --out run >train.log

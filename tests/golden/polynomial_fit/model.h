@@ -117,7 +117,28 @@ GRAVEN_API void polynomial_fit_destroy(polynomial_fit_model* model);
 GRAVEN_API int polynomial_fit_step(polynomial_fit_model* model, const float* x, const float* y,
                                    const double* learning_rates, int64_t step, double* loss);
 GRAVEN_API int polynomial_fit_forward(polynomial_fit_model* model, const float* x, const float* y, double* loss);
+/* The gradients of the loss, after a forward with the same arguments; then what the update makes of them. */
+GRAVEN_API int polynomial_fit_backward(polynomial_fit_model* model, const float* x, const float* y);
+GRAVEN_API int polynomial_fit_update(polynomial_fit_model* model, const double* learning_rates, int64_t step);
 GRAVEN_API int polynomial_fit_evaluate(polynomial_fit_model* model, const float* x, const float* y, double* loss);
+/* A tensor of the model, row-major, where it lies: what is written there counts. */
+typedef struct polynomial_fit_tensor {
+  const char* path;  /* "model.0.weight" */
+  const char* dtype; /* "f32" */
+  size_t rank;
+  const int64_t* shape;
+  void* data;
+} polynomial_fit_tensor;
+/* Parameters and buffers, in the order of the weights file; gradients under their parameters' paths, after a step or
+   backward; the optimizer's states; results of the last forward or step. The list stays until the function is called
+   again, or the model destroyed. */
+GRAVEN_API int polynomial_fit_parameters(polynomial_fit_model* model, const polynomial_fit_tensor** tensors,
+                                         size_t* count);
+GRAVEN_API int polynomial_fit_gradients(polynomial_fit_model* model, const polynomial_fit_tensor** tensors,
+                                        size_t* count);
+GRAVEN_API int polynomial_fit_states(polynomial_fit_model* model, const polynomial_fit_tensor** tensors, size_t* count);
+GRAVEN_API int polynomial_fit_results(polynomial_fit_model* model, const polynomial_fit_tensor** tensors,
+                                      size_t* count);
 GRAVEN_API int polynomial_fit_load(polynomial_fit_model* model, const char* path);
 GRAVEN_API int polynomial_fit_save(const polynomial_fit_model* model, const char* path);
 GRAVEN_API const char* polynomial_fit_error(void);

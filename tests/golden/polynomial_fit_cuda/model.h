@@ -133,8 +133,34 @@ GRAVEN_API int polynomial_fit_cuda_step(polynomial_fit_cuda_model* model, const 
                                         const double* learning_rates, int64_t step, double* loss);
 GRAVEN_API int polynomial_fit_cuda_forward(polynomial_fit_cuda_model* model, const float* x, const float* y,
                                            double* loss);
+/* The gradients of the loss, after a forward with the same arguments; then what the update makes of them. */
+GRAVEN_API int polynomial_fit_cuda_backward(polynomial_fit_cuda_model* model, const float* x, const float* y);
+GRAVEN_API int polynomial_fit_cuda_update(polynomial_fit_cuda_model* model, const double* learning_rates, int64_t step);
 GRAVEN_API int polynomial_fit_cuda_evaluate(polynomial_fit_cuda_model* model, const float* x, const float* y,
                                             double* loss);
+/* A tensor of the model, row-major, where it lies: what is written there counts. */
+typedef struct polynomial_fit_cuda_tensor {
+  const char* path;  /* "model.0.weight" */
+  const char* dtype; /* "f32" */
+  size_t rank;
+  const int64_t* shape;
+  void* data;
+} polynomial_fit_cuda_tensor;
+/* Parameters and buffers, in the order of the weights file; gradients under their parameters' paths, after a step or
+   backward; the optimizer's states; results of the last forward or step. The list stays until the function is called
+   again, or the model destroyed. */
+GRAVEN_API int polynomial_fit_cuda_parameters(polynomial_fit_cuda_model* model,
+                                              const polynomial_fit_cuda_tensor** tensors, size_t* count);
+GRAVEN_API int polynomial_fit_cuda_gradients(polynomial_fit_cuda_model* model,
+                                             const polynomial_fit_cuda_tensor** tensors, size_t* count);
+GRAVEN_API int polynomial_fit_cuda_states(polynomial_fit_cuda_model* model, const polynomial_fit_cuda_tensor** tensors,
+                                          size_t* count);
+GRAVEN_API int polynomial_fit_cuda_results(polynomial_fit_cuda_model* model, const polynomial_fit_cuda_tensor** tensors,
+                                           size_t* count);
+/* The lists are copies on the host: these bring back what was written into parameters and states, and into gradients,
+   as write_back() and write_back_gradients() do. */
+GRAVEN_API int polynomial_fit_cuda_write_back(polynomial_fit_cuda_model* model);
+GRAVEN_API int polynomial_fit_cuda_write_back_gradients(polynomial_fit_cuda_model* model);
 GRAVEN_API int polynomial_fit_cuda_load(polynomial_fit_cuda_model* model, const char* path);
 GRAVEN_API int polynomial_fit_cuda_save(const polynomial_fit_cuda_model* model, const char* path);
 GRAVEN_API const char* polynomial_fit_cuda_error(void);

@@ -283,7 +283,23 @@ int missing(const char* what) {
 }  // namespace
 
 struct [[gnu::visibility("hidden")]] polynomial_fit_cuda_model {
+  /// A list of tensors as C has it.
+  struct List {
+    std::vector<polynomial_fit_cuda::Tensor> tensors;
+    std::vector<polynomial_fit_cuda_tensor> views;
+
+    void hand_out(std::vector<polynomial_fit_cuda::Tensor> list, const polynomial_fit_cuda_tensor** first,
+                  size_t* count) {
+      tensors = std::move(list);
+      views.clear();
+      for (const auto& t : tensors) views.push_back({t.path.c_str(), t.dtype, t.shape.size(), t.shape.data(), t.data});
+      *first = views.data();
+      *count = views.size();
+    }
+  };
+
   polynomial_fit_cuda::Model model;
+  List parameters{}, gradients{}, states{}, results{};
 };
 
 extern "C" {
@@ -320,6 +336,24 @@ int polynomial_fit_cuda_forward(polynomial_fit_cuda_model* model, const float* x
   });
 }
 
+int polynomial_fit_cuda_backward(polynomial_fit_cuda_model* model, const float* x, const float* y) {
+  if (model == nullptr) return missing("model");
+  if (x == nullptr) return missing("x");
+  if (y == nullptr) return missing("y");
+  return guarded([&] { model->model.backward(x, y); });
+}
+
+int polynomial_fit_cuda_update(polynomial_fit_cuda_model* model, const double* learning_rates, int64_t step) {
+  if (model == nullptr) return missing("model");
+  if (learning_rates == nullptr) return missing("learning_rates");
+  return guarded([&] {
+    polynomial_fit_cuda::Hyper hyper;
+    std::memcpy(hyper.learning_rates, learning_rates, sizeof hyper.learning_rates);
+    hyper.step = step;
+    model->model.update(hyper);
+  });
+}
+
 int polynomial_fit_cuda_evaluate(polynomial_fit_cuda_model* model, const float* x, const float* y, double* loss) {
   if (model == nullptr) return missing("model");
   if (x == nullptr) return missing("x");
@@ -328,6 +362,44 @@ int polynomial_fit_cuda_evaluate(polynomial_fit_cuda_model* model, const float* 
     const double computed = model->model.evaluate(x, y);
     if (loss != nullptr) *loss = computed;
   });
+}
+
+int polynomial_fit_cuda_parameters(polynomial_fit_cuda_model* model, const polynomial_fit_cuda_tensor** tensors,
+                                   size_t* count) {
+  if (model == nullptr) return missing("model");
+  if (tensors == nullptr || count == nullptr) return missing(tensors == nullptr ? "tensors" : "count");
+  return guarded([&] { model->parameters.hand_out(model->model.parameters(), tensors, count); });
+}
+
+int polynomial_fit_cuda_gradients(polynomial_fit_cuda_model* model, const polynomial_fit_cuda_tensor** tensors,
+                                  size_t* count) {
+  if (model == nullptr) return missing("model");
+  if (tensors == nullptr || count == nullptr) return missing(tensors == nullptr ? "tensors" : "count");
+  return guarded([&] { model->gradients.hand_out(model->model.gradients(), tensors, count); });
+}
+
+int polynomial_fit_cuda_states(polynomial_fit_cuda_model* model, const polynomial_fit_cuda_tensor** tensors,
+                               size_t* count) {
+  if (model == nullptr) return missing("model");
+  if (tensors == nullptr || count == nullptr) return missing(tensors == nullptr ? "tensors" : "count");
+  return guarded([&] { model->states.hand_out(model->model.states(), tensors, count); });
+}
+
+int polynomial_fit_cuda_results(polynomial_fit_cuda_model* model, const polynomial_fit_cuda_tensor** tensors,
+                                size_t* count) {
+  if (model == nullptr) return missing("model");
+  if (tensors == nullptr || count == nullptr) return missing(tensors == nullptr ? "tensors" : "count");
+  return guarded([&] { model->results.hand_out(model->model.results(), tensors, count); });
+}
+
+int polynomial_fit_cuda_write_back(polynomial_fit_cuda_model* model) {
+  if (model == nullptr) return missing("model");
+  return guarded([&] { model->model.write_back(); });
+}
+
+int polynomial_fit_cuda_write_back_gradients(polynomial_fit_cuda_model* model) {
+  if (model == nullptr) return missing("model");
+  return guarded([&] { model->model.write_back_gradients(); });
 }
 
 int polynomial_fit_cuda_load(polynomial_fit_cuda_model* model, const char* path) {
