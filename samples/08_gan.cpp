@@ -79,9 +79,10 @@ int main(int argc, char** argv) try {
 
   TrainGan graph;
   graph.compile(spec({kBatch, 2}, "real"));
-  for (std::int64_t epoch = 1; epoch <= 5; ++epoch) {
+  for (std::int64_t epoch = 1; epoch <= 40; ++epoch) {
     std::map<std::string, Tensor> results;
     for (std::int64_t i = 0; i + kBatch <= kSamples; i += kBatch) results = graph(circle.slice(0, i, i + kBatch));
+    if (epoch % 10 != 0) continue;
     std::printf("epoch %d  d_loss %.4f  g_loss %.4f\n", static_cast<int>(epoch), results.at("d_loss").item<double>(),
                 results.at("g_loss").item<double>());
   }
@@ -90,6 +91,7 @@ int main(int argc, char** argv) try {
   std::printf("radius of what is generated: mean %.2f, deviation %.2f\n", radius.mean().item<double>(),
               radius.std().item<double>());
 
+  std::filesystem::create_directories(output);
   nn::save({{"real", circle}}, (output / "circle.safetensors").string());
   codegen::emit(graph, output / "gan_train", {.name = "gan_train", .epochs = 20});
   std::cout << "emitted " << (output / "gan_train").string() << "\n";

@@ -64,9 +64,19 @@ std::vector<std::pair<std::string, Sentence>> sentences() {
       {"concat", [](const Given& g) { return concat({g.x, g.y}, 1); }},
       {"clip", [](const Given& g) { return g.x.clip(-0.5, 0.5); }},
       {"unfold", [](const Given& g) { return g.x.unfold(1, 2, 1) * 1; }},
-      {"a lambda in Sequential",
-       [](const Given& g) { return nn::Sequential(nn::Flatten(), [](Tensor x) { return x * 2; }, nn::Tanh())(g.x); }},
   };
+}
+
+struct WithALambda : nn::Graph<WithALambda> {
+  nn::Sequential model = child("model", nn::Sequential(nn::Flatten(), [](Tensor x) { return x * 2; }, nn::Tanh()));
+  Tensor build(Tensor x) { return model(x); }
+};
+
+TEST(Habits, ALambdaStandsInASequential) {
+  WithALambda graph;
+  const Tensor x = tensor({{0.5, -1.0}, {0.25, 3.0}});
+  EXPECT_TRUE(allclose(graph(x), tanh(x * 2)));
+  EXPECT_TRUE(allclose(graph.model(x), tanh(x * 2)));
 }
 
 TEST(Habits, AreTheSameInAGraph) {

@@ -143,7 +143,7 @@ case $sample in
   gan)
     "$build/samples/08_gan" --out . >out
     cat out
-    expect "^epoch 5 +d_loss [0-9.]+ +g_loss [0-9.]+$" out
+    expect "^epoch 40 +d_loss [0-9.]+ +g_loss [0-9.]+$" out
     radius=$(grep -oE 'mean [0-9.]+' out | grep -oE '[0-9.]+')
     awk -v r="$radius" 'BEGIN { exit !(r > 0.6 && r < 1.4) }' || fail "points at $radius from the middle of a circle"
     cmake -S gan_train -B gan_train/build -DCMAKE_BUILD_TYPE=Release >build.log ||
