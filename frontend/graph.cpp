@@ -1015,7 +1015,7 @@ constexpr std::string_view kSeedEntry = "seed";
 /// The number of a checkpoint by that name; none where it has none, or something else, which load_tensors() reports.
 std::optional<double> number_in(const StateDict& state, const std::string& name) {
   for (const auto& [entry, t] : state)
-    if (entry == name && t.defined() && t.sizes().empty() && t.dtype() == DType::f64) return t.item<double>();
+    if (entry == name && t.defined() && t.sizes().empty() && ir::is_floating(t.dtype())) return t.item<double>();
   return std::nullopt;
 }
 
@@ -1027,12 +1027,12 @@ StateDict GraphBase::state_dict() const {
   for (const auto& [path, t] : state_->variables()) result.emplace_back(path, t->tensor);
   if (training()) {
     for (const auto& entry : state_->states()) result.push_back(entry);
-    result.emplace_back("train_step", tensor(state_->steps_done(), DType::i64));
     result.emplace_back(std::string(kSeedEntry), tensor(graven::detail::default_generator().signed_seed(), DType::i64));
     state_->each_group([&](const optim::Optimizer&, const optim::Optimizer::State::Group& group, std::size_t index) {
       result.emplace_back(rate_entry("lr", index), tensor(group.options.at("lr"), DType::f64));
       result.emplace_back(rate_entry("initial_lr", index), tensor(group.base_lr, DType::f64));
     });
+    result.emplace_back("train_step", tensor(state_->steps_done(), DType::i64));
   }
   return result;
 }

@@ -150,7 +150,7 @@ TEST_P(OptimizerState, StandsBehindItsParametersName) {
     for (const std::string& suffix : vector ? GetParam().of_vectors : GetParam().suffixes)
       expected.push_back("model." + name + suffix);
   }
-  expected.emplace_back("train_step");
+  for (const char* name : {"seed", "lr.0", "initial_lr.0", "train_step"}) expected.emplace_back(name);
   EXPECT_EQ(names_of(graph.state_dict()), expected);
 }
 INSTANTIATE_TEST_SUITE_P(All, OptimizerState, testing::ValuesIn(kSuffixes),
@@ -262,8 +262,8 @@ TEST(SharedParameters, HaveEveryNameInAModuleAndOneInAGraph) {
   EXPECT_EQ(module.parameters().size(), 1u);
   EXPECT_EQ(names_of(module.state_dict()), (std::vector<std::string>{"tied", "encode.weight", "again.weight"}));
   TrainShared graph;
-  EXPECT_EQ(names_of(graph.state_dict()),
-            (std::vector<std::string>{"model.tied", "model.tied-momentum", "train_step"}));
+  EXPECT_EQ(names_of(graph.state_dict()), (std::vector<std::string>{"model.tied", "model.tied-momentum", "seed", "lr.0",
+                                                                    "initial_lr.0", "train_step"}));
 }
 
 TEST(SharedParameters, LoadUnderAnyOfTheirNames) {
@@ -341,7 +341,8 @@ TEST(TiedParameters, LearnAlikeEagerlyAndInGraphs) {
   EXPECT_EQ(names_of(graph.state_dict()),
             (std::vector<std::string>{"model.words.weight", "model.hidden.weight", "model.hidden.bias",
                                       "model.head.bias", "model.words.weight-momentum", "model.hidden.weight-momentum",
-                                      "model.hidden.bias-momentum", "model.head.bias-momentum", "train_step"}));
+                                      "model.hidden.bias-momentum", "model.head.bias-momentum", "seed", "lr.0",
+                                      "initial_lr.0", "train_step"}));
 }
 
 TEST(TiedParameters, AreSavedAndLoaded) {

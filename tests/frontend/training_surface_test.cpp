@@ -396,6 +396,64 @@ TEST_P(InDType, AGansTwoLossesAndOptimizersInOneGraphArePyTorchs) {
   expect_close(flat(graph.discriminator.parameters()), expected.at("discriminator"), GetParam());
 }
 
+// ---- buffers that forward() reads and updates -----------------------------------------------------------------------
+
+/// A VQ-VAE's codebook, learnt by averages of what is assigned to each code (van den Oord et al. 2017, appendix A.1).
+struct Codebook : nn::Module<Codebook> {
+  Tensor codes = buffer("codes", tensor({{1.0, 0.0}, {0.0, 1.0}, {-1.0, -0.5}}));
+  Tensor counts = buffer("counts", ones({3}));
+  Tensor sums = buffer("sums", tensor({{1.0, 0.0}, {0.0, 1.0}, {-1.0, -0.5}}));
+  Tensor forward(Tensor z) {
+    Tensor distances = (z.unsqueeze(1) - codes).square().sum(2);
+    Tensor nearest = one_hot(argmin(distances, 1), 3).to(f32);
+    Tensor quantized = matmul(nearest, codes);
+    if (is_training()) {
+      NoGradGuard no_grad;
+      counts.mul_(0.9).add_(nearest.sum(0) * 0.1);
+      sums.mul_(0.9).add_(matmul(nearest.t(), z) * 0.1);
+      codes.copy_(sums / counts.unsqueeze(1));
+    }
+    return z + (quantized - z).detach();
+  }
+};
+struct Quantizing : nn::Module<Quantizing> {
+  nn::Linear encoder = child("encoder", nn::Linear(5, 2)), decoder = child("decoder", nn::Linear(2, 5));
+  Codebook codebook = child("codebook", Codebook());
+  Tensor loss(Tensor x) {
+    Tensor z = encoder(x);
+    Tensor quantized = codebook(z);
+    return mse_loss(decoder(quantized), x) + 0.25 * mse_loss(z, quantized.detach());
+  }
+};
+struct LearnCodes : nn::Graph<LearnCodes> {
+  Quantizing model = child("model", Quantizing());
+  optim::Adam optimizer{model.parameters(), {.lr = 0.02}};
+  LearnCodes() {
+    fill(model, f32);
+    add_optimizer(optimizer);
+  }
+  Tensor build(Tensor x) {
+    Tensor loss = model.loss(x);
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(BuffersThatForwardUpdates, ACodebookIsLearntInAGraphAsEagerly) {
+  LearnCodes eager, graph;
+  for (int t = 0; t < 6; ++t) {
+    const Tensor x = x_of(t, f32);
+    eager.optimizer.zero_grad();
+    Tensor expected = eager.model.loss(x);
+    expected.backward();
+    eager.optimizer.step();
+    EXPECT_TRUE(allclose(graph(x), expected, 1e-5, 1e-6)) << t;
+  }
+  expect_close(flat(graph.model.parameters()), flat(eager.model.parameters()), f32);
+  expect_close(flat(graph.model.named_buffers()), flat(eager.model.named_buffers()), f32);
+  EXPECT_FALSE(equal(graph.model.codebook.codes, Codebook().codes));
+}
+
 // ---- groups of parameters and what is read of them ------------------------------------------------------------------
 
 TEST(ParameterGroups, ChangeBetweenStepsAsTwoOptimizersDo) {
