@@ -1006,21 +1006,6 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
 
 // ---- state ----------------------------------------------------------------------------------------------------------
 
-namespace {
-
-/// What a state_dict() has of the rates of a parameter group, counted through all optimizers: "lr.0", "initial_lr.0".
-std::string rate_entry(const char* what, std::size_t group) { return fmt::format("{}.{}", what, group); }
-constexpr std::string_view kSeedEntry = "seed";
-
-/// The number of a checkpoint by that name; none where it has none, or something else, which load_tensors() reports.
-std::optional<double> number_in(const StateDict& state, const std::string& name) {
-  for (const auto& [entry, t] : state)
-    if (entry == name && t.defined() && t.sizes().empty() && ir::is_floating(t.dtype())) return t.item<double>();
-  return std::nullopt;
-}
-
-}  // namespace
-
 StateDict GraphBase::state_dict() const {
   state_->require_current({});
   StateDict result;

@@ -4,7 +4,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -86,3 +88,21 @@ struct LRScheduler::State {
 };
 
 }  // namespace graven::lr_scheduler
+
+namespace graven::nn {
+
+/// What a graph's state_dict() has of the seed, and of the rates of a parameter group, counted through all optimizers:
+/// "lr.0", "initial_lr.0".
+inline constexpr std::string_view kSeedEntry = "seed";
+inline std::string rate_entry(const char* what, std::size_t group) {
+  return std::string(what) + "." + std::to_string(group);
+}
+
+/// The number of a checkpoint by that name; none where it has none, or something else, which load_tensors() reports.
+inline std::optional<double> number_in(const StateDict& state, const std::string& name) {
+  for (const auto& [entry, t] : state)
+    if (entry == name && t.defined() && t.sizes().empty() && ir::is_floating(t.dtype())) return t.item<double>();
+  return std::nullopt;
+}
+
+}  // namespace graven::nn

@@ -8,6 +8,7 @@
 #include "frontend/dispatch.h"
 #include "frontend/module_state.h"
 #include "frontend/optim_state.h"
+#include "frontend/random.h"
 #include "frontend/serialize.h"
 #include "frontend/trace.h"
 #include "ir/analysis.h"
@@ -121,15 +122,49 @@ std::vector<Tensor> SavedGraph::operator()(const std::vector<Tensor>& inputs, Lo
 StateDict SavedGraph::state_dict() const {
   StateDict result;
   for (const CompiledProgram::Variable& v : state_->variables) result.emplace_back(v.name, v.tensor);
-  if (training()) result.emplace_back("train_step", tensor(state_->steps, DType::i64));
+  if (!training()) return result;
+  result.emplace_back(std::string(kSeedEntry), tensor(graven::detail::default_generator().signed_seed(), DType::i64));
+  const std::vector<double> rates = learning_rates();
+  std::size_t index = 0;
+  for (const ir::Optimizer& optimizer : state_->graph.optimizers)
+    for (const ir::ParameterGroup& group : optimizer.groups) {
+      result.emplace_back(rate_entry("lr", index), tensor(rates[index], DType::f64));
+      result.emplace_back(rate_entry("initial_lr", index), tensor(group.options.at("lr"), DType::f64));
+      ++index;
+    }
+  result.emplace_back("train_step", tensor(state_->steps, DType::i64));
   return result;
 }
 
 LoadReport SavedGraph::load_state_dict(const StateDict& state, bool strict, Location where) {
-  const StateDict targets = state_dict();
-  if (training()) check_train_step(state, "load_state_dict of " + name(), where);
-  LoadReport report = load_tensors(targets, state, strict, "load_state_dict of " + name(), where);
-  if (training()) state_->steps = targets.back().second.item<std::int64_t>();
+  StateDict targets = state_dict();
+  const std::string what = "load_state_dict of " + name();
+  if (!training()) return load_tensors(targets, state, strict, what, where);
+  check_train_step(state, what, where);
+  // Of the seed and the rates files of emitted programs say nothing: they stay as they are then.
+  std::set<std::string> given, optional{std::string(kSeedEntry)};
+  for (const auto& entry : state) given.insert(entry.first);
+  std::size_t index = 0;
+  for (const ir::Optimizer& optimizer : state_->graph.optimizers)
+    for (std::size_t g = 0; g < optimizer.groups.size(); ++g, ++index)
+      for (const char* rate : {"lr", "initial_lr"}) {
+        const std::string entry = *optional.insert(rate_entry(rate, index)).first;
+        if (const std::optional<double> number = number_in(state, entry))
+          graven::detail::located(where, [&] { ir::check_options(optimizer.kind, {{rate, *number}}); });
+      }
+  std::erase_if(targets, [&](const auto& entry) { return optional.count(entry.first) && !given.count(entry.first); });
+  const LoadReport report = load_tensors(targets, state, strict, what, where);
+  state_->steps = targets.back().second.item<std::int64_t>();
+  index = 0;
+  for (ir::Optimizer& optimizer : state_->graph.optimizers)
+    for (ir::ParameterGroup& group : optimizer.groups) {
+      // A schedule makes the rate of what it starts from.
+      const char* rate = optimizer.schedule.kind.empty() ? "lr" : "initial_lr";
+      group.options["lr"] = number_in(targets, rate_entry(rate, index++)).value_or(group.options.at("lr"));
+    }
+  for (const auto& [entry, t] : targets)
+    if (entry == kSeedEntry && t.item<std::int64_t>() != graven::detail::default_generator().signed_seed())
+      manual_seed(static_cast<std::uint64_t>(t.item<std::int64_t>()));
   return report;
 }
 
