@@ -24,17 +24,16 @@ int environment(const char* name) {
   return text == nullptr ? -1 : std::atoi(text);
 }
 
-/// How many processes a launcher of MPI programs says that it has started; 0: none has started this one. Open MPI and
-/// launchers that speak PMI say so in these.
-int launched() {
+}  // namespace
+
+/// Open MPI and launchers that speak PMI say so in these.
+int launched_processes() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"})
     if (const int size = environment(name); size > 0) return size;
   if (environment("PMIX_RANK") >= 0 || environment("PMI_RANK") >= 0)
     return std::max(environment("SLURM_STEP_NUM_TASKS"), 1);
   return 0;
 }
-
-}  // namespace
 
 #ifdef GRAVEN_MPI
 
@@ -132,11 +131,11 @@ struct Ranks::Engine {
 Ranks::Ranks() {
   int running = 0;
   MPI_Initialized(&running);
-  if (running == 0 && launched() == 0) return;
+  if (running == 0 && launched_processes() == 0) return;
   engine_ = std::make_unique<Engine>();
   MPI_Comm_rank(engine_->everybody, &rank_);
   MPI_Comm_size(engine_->everybody, &size_);
-  if (const int size = launched(); size_ == 1 && size > 1)
+  if (const int size = launched_processes(); size_ == 1 && size > 1)
     throw Error("ranks", "", "the mpirun of the MPI that the program is built with",
                 "another's, which has started " + std::to_string(size) + " processes that do not know of each other");
 }
@@ -227,7 +226,7 @@ int Ranks::fail(const std::string& text, int status) {
 struct Ranks::Engine {};
 
 Ranks::Ranks() {
-  if (const int size = launched(); size > 1)
+  if (const int size = launched_processes(); size > 1)
     throw Error("ranks", "", "a program that is built with -DGRAVEN_MPI=ON",
                 "one without, started as one of " + std::to_string(size) + " processes, which would train for itself");
 }

@@ -18,6 +18,9 @@
 
 namespace graven::runtime {
 
+/// How many processes a launcher of MPI programs says that it has started, this one among them; 0: none has.
+int launched_processes();
+
 class Ranks {
  public:
   /// Of this process; joins the others when it is first called. An Error in a program without an engine that is one of

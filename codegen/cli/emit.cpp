@@ -156,8 +156,9 @@ void add_emit(CLI::App& app, int& status) {
   command->add_flag(
       "--update-in-backward", o->emit.update_in_backward,
       "Update each parameter as soon as its gradient is there: one module's gradients in memory at a time");
-  command->add_flag("--data-parallel", o->emit.data_parallel,
-                    "Several ranks, processes that mpirun starts, may share a step, with the gradients' mean over them");
+  command->add_flag(
+      "--data-parallel", o->emit.data_parallel,
+      "Several ranks, processes that mpirun starts, may share a step, with the gradients' mean over them");
   command->add_flag(
       "--force", o->emit.force,
       "Write over files of the project that were edited since it was emitted; without it they are an error");

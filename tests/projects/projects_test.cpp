@@ -29,6 +29,7 @@
 #include "ir/op.h"
 #include "runtime_min/checkpoint.h"
 #include "runtime_min/npy.h"
+#include "tests/projects/data.h"
 
 namespace graven {
 namespace {
@@ -38,7 +39,13 @@ using codegen::ProcessResult;
 using ir::DType;
 using ir::ValueId;
 
-constexpr std::int64_t kFeatures = 6, kClasses = 3, kBatch = 8, kSamples = 40;
+using tests::kClasses;
+using tests::kFeatures;
+using tests::read_file;
+using tests::write_data;
+using tests::write_npy;
+
+constexpr std::int64_t kBatch = 8, kSamples = 40;
 
 /// linear, relu, dropout where it trains, linear over [batch, 6]; the logits.
 ValueId network(ir::Graph& g, ValueId x, bool training) {
@@ -105,39 +112,9 @@ struct TrainPatches : nn::Graph<TrainPatches> {
   }
 };
 
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 void write_file(const fs::path& path, const std::string& content) {
   fs::create_directories(path.parent_path());
   std::ofstream(path, std::ios::binary) << content;
-}
-
-void write_npy(const fs::path& path, runtime::DType dtype, const runtime::Dims& shape, const std::string& data) {
-  fs::create_directories(path.parent_path());
-  runtime::NpyWriter out(path.string(), dtype, shape);
-  out.write(data.data(), data.size());
-  out.commit();
-}
-
-/// The class is the largest of the first three features.
-void write_data(const fs::path& folder, std::int64_t samples, unsigned seed) {
-  std::mt19937 random(seed);
-  std::string images, labels;
-  for (std::int64_t i = 0; i < samples; ++i) {
-    float x[kFeatures];
-    std::int64_t best = 0;
-    for (int f = 0; f < kFeatures; ++f) {
-      x[f] = static_cast<float>(random() % 1000) / 1000;
-      if (f < kClasses && x[f] > x[best]) best = f;
-    }
-    images.append(reinterpret_cast<const char*>(x), sizeof x);
-    labels += static_cast<char>(best);
-  }
-  write_npy(folder / "images.npy", runtime::DType::f32, {samples, kFeatures}, images);
-  write_npy(folder / "labels.npy", runtime::DType::u8, {samples}, labels);
 }
 
 class Projects : public testing::Test {

@@ -3,9 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -13,8 +12,8 @@
 #include "codegen/emit/project.h"
 #include "graven/graven.h"
 #include "kernels/cpu/all_reduce.h"
-#include "runtime_min/npy.h"
 #include "tests/frontend/error_text.h"
+#include "tests/projects/data.h"
 
 namespace graven {
 namespace {
@@ -22,7 +21,12 @@ namespace {
 namespace fs = std::filesystem;
 using codegen::ProcessResult;
 
-constexpr std::int64_t kFeatures = 6, kClasses = 3, kBatch = 4, kSamples = 48;
+using tests::kClasses;
+using tests::kFeatures;
+using tests::read_file;
+using tests::write_data;
+
+constexpr std::int64_t kBatch = 4, kSamples = 48;
 
 struct Classify : nn::Graph<Classify> {
   nn::Sequential model =
@@ -37,36 +41,6 @@ struct Classify : nn::Graph<Classify> {
     return loss;
   }
 };
-
-void write_npy(const fs::path& path, runtime::DType dtype, const runtime::Dims& shape, const std::string& data) {
-  fs::create_directories(path.parent_path());
-  runtime::NpyWriter out(path.string(), dtype, shape);
-  out.write(data.data(), data.size());
-  out.commit();
-}
-
-/// The class is the largest of the first three features.
-void write_data(const fs::path& folder, std::int64_t samples, unsigned seed) {
-  std::mt19937 random(seed);
-  std::string images, labels;
-  for (std::int64_t i = 0; i < samples; ++i) {
-    float x[kFeatures];
-    std::int64_t best = 0;
-    for (int f = 0; f < kFeatures; ++f) {
-      x[f] = static_cast<float>(random() % 1000) / 1000;
-      if (f < kClasses && x[f] > x[best]) best = f;
-    }
-    images.append(reinterpret_cast<const char*>(x), sizeof x);
-    labels += static_cast<char>(best);
-  }
-  write_npy(folder / "images.npy", runtime::DType::f32, {samples, kFeatures}, images);
-  write_npy(folder / "labels.npy", runtime::DType::u8, {samples}, labels);
-}
-
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 struct Launcher {
   std::string name, compiler;
@@ -325,6 +299,14 @@ TEST(RanksOfGraphs, WhatDoesNotGoTogether) {
   Classify graph;
   graph.compile(images, labels);
   EXPECT_NE(test::error_of([&] { graph.enable_data_parallel(); }).find("enable_data_parallel"), std::string::npos);
+
+  // In the host's process.
+  Classify one_of_two;
+  one_of_two.enable_data_parallel();
+  ASSERT_EQ(::setenv("OMPI_COMM_WORLD_SIZE", "2", 1), 0);
+  const std::string said = test::error_of([&] { one_of_two(zeros({kBatch, kFeatures}), zeros({kBatch}).to(i64)); });
+  ASSERT_EQ(::unsetenv("OMPI_COMM_WORLD_SIZE"), 0);
+  EXPECT_NE(said.find("is data parallel, and is called in one of 2 processes"), std::string::npos) << said;
 }
 
 }  // namespace

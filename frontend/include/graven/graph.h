@@ -124,8 +124,8 @@ class GraphBase {
 
   /// Several processes, ranks, train together, each on its share of the data: an emitted project that is built with
   /// -DGRAVEN_MPI=ON does so when it is started by mpirun or srun. Behind backward each gradient is the mean over the
-  /// ranks, so that all of them clip and update by the same numbers; the sums run beside the rest of backward. A step of
-  /// N ranks is one of N gradient accumulation steps of a single process on the same samples, with the same random
+  /// ranks, so that all of them clip and update by the same numbers; the sums run beside the rest of backward. A step
+  /// of N ranks is one of N gradient accumulation steps of a single process on the same samples, with the same random
   /// numbers, within the rounding of the sums; running statistics of batch norms are those of rank 0. A step may have
   /// several parts on each rank as well (--accumulation-steps), and started alone the project is the program of one
   /// process. In the host's process graph() is one rank; user error from it where the process is one of several. User

@@ -62,7 +62,8 @@ int bench(const Settings& settings) {
   if (directory.empty()) {
     std::string base = graven::codegen::ArtefactCache::default_directory();
     if (base.empty()) base = fs::temp_directory_path() / "graven";
-    directory = base + (on_gpu ? "/bench-cuda/" : "/bench/") + name + settings.amp + (settings.data_parallel ? "-ranks" : "");
+    directory =
+        base + (on_gpu ? "/bench-cuda/" : "/bench/") + name + settings.amp + (settings.data_parallel ? "-ranks" : "");
   }
   fs::create_directories(directory);
   // A gradient that is used up within backward has no mean over ranks.
@@ -130,8 +131,9 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--target", settings.target, "What it runs on: cpu (the default) or cuda")
       ->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_flag("--data-parallel", settings.data_parallel,
-               "Ranks may share a step: with --emit-only, build the project with -DGRAVEN_MPI=ON and start it by mpirun");
+  app.add_flag(
+      "--data-parallel", settings.data_parallel,
+      "Ranks may share a step: with --emit-only, build the project with -DGRAVEN_MPI=ON and start it by mpirun");
   app.add_option("--amp", settings.amp, "Mixed precision in bf16 or f16, as enable_amp asks for it")
       ->check(CLI::IsMember({"bf16", "f16"}));
   app.add_flag("--emit-only", settings.emit_only, "Write the project, and neither build nor time it");
