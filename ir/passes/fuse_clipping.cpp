@@ -115,7 +115,7 @@ class ClippingFusion {
   const Uses uses_;  ///< as the graph was
   const ValueId scale_;
   std::unordered_map<ValueId, Gradient*> gradient_of_;
-  std::unordered_set<ValueId> results_;         ///< outputs and losses; of the graph's results a gradient may be scaled
+  std::unordered_set<ValueId> results_;  ///< outputs and losses; of the graph's results a gradient may be scaled
   std::unordered_map<ValueId, ValueId> fused_;  ///< products, and the gradients that are read in their places
 };
 

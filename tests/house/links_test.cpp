@@ -36,7 +36,7 @@ TEST(Links, OfAGraphsMembersLeadToTheirLines) {
   const fs::path root = GRAVEN_SOURCE_DIR;
   std::set<std::string> shown;
   for (const Match& row :
-       matches(text_of_file(root / "README.md"), "\\| `(\\w+)` \\|[^|]*\\| \\[[^]]*\\]\\(([^)#]+)#L(\\d+)\\)")) {
+       matches(text_of_file(root / "README.md"), "\\| `(\\w+)` \\|[^|]*\\| \\[[^\\]]*\\]\\(([^)#]+)#L(\\d+)\\)")) {
     const std::string& member = row.groups[1];
     shown.insert(member);
     std::istringstream text(text_of_file(root / row.groups[2]));
