@@ -158,22 +158,15 @@ int Ranks::sharing_processors() const {
 }
 
 void Ranks::start_sum(float* x, std::int64_t n) {
-  if (size_ == 1) return;
-  const std::size_t bytes = static_cast<std::size_t>(n) * sizeof *x;
-  summed_bytes_ += static_cast<std::int64_t>(bytes);
-  engine_->add(x, bytes, MPI_FLOAT);
+  if (size_ > 1) engine_->add(x, static_cast<std::size_t>(n) * sizeof *x, MPI_FLOAT);
 }
 
 void Ranks::start_sum(double* x, std::int64_t n) {
-  if (size_ == 1) return;
-  const std::size_t bytes = static_cast<std::size_t>(n) * sizeof *x;
-  summed_bytes_ += static_cast<std::int64_t>(bytes);
-  engine_->add(x, bytes, MPI_DOUBLE);
+  if (size_ > 1) engine_->add(x, static_cast<std::size_t>(n) * sizeof *x, MPI_DOUBLE);
 }
 
 void Ranks::finish() {
   if (size_ == 1) return;
-  const Stopwatch watch;
   engine_->send_bucket();
   engine_->wait(time_limit_);
   for (std::size_t b = 0; b < engine_->begun; ++b) {
@@ -184,7 +177,6 @@ void Ranks::finish() {
     bucket.bytes = 0;
   }
   engine_->begun = 0;
-  waited_ += watch.seconds();
 }
 
 void Ranks::sum(double* x, std::size_t n) {

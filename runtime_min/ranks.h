@@ -50,11 +50,6 @@ class Ranks {
   /// An Error on each rank whose text is not the first rank's: what it is of, expected that, found its own.
   void require_same(const char* what, const std::string& text);
 
-  /// Bytes that were given to start_sum().
-  std::int64_t summed_bytes() const { return summed_bytes_; }
-  /// Seconds that finish() has waited.
-  double waited() const { return waited_; }
-
   /// Prints the error of this rank as one line, and ends all ranks with this status. Where every rank has found the
   /// same, the first one is the one that says so. With one rank it returns the status.
   int fail(const std::string& text, int status);
@@ -64,8 +59,7 @@ class Ranks {
   struct Engine;
   std::unique_ptr<Engine> engine_;  ///< nullptr: one rank
   int rank_ = 0, size_ = 1;
-  double time_limit_ = 600, waited_ = 0;
-  std::int64_t summed_bytes_ = 0;
+  double time_limit_ = 600;
 };
 
 }  // namespace graven::runtime

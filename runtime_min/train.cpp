@@ -664,7 +664,9 @@ int Trainer::run() {
                          std::to_string(description_.least_batch) + " samples or more",
                      std::to_string(rest) + " in the last batch of an epoch");
   }
-  if (const std::int64_t batches = (data_->size() + state_.batch - 1) / state_.batch; batches < ranks_.size())
+  // An epoch without a step would never end.
+  const std::int64_t filled = state_.drop_last ? 0 : state_.batch - 1;
+  if (const std::int64_t batches = (state_.samples + filled) / state_.batch; batches < ranks_.size())
     throw Error(data_->path(), "", "a batch for each of " + std::to_string(ranks_.size()) + " ranks",
                 std::to_string(batches));
   if (state_.accumulation_steps > ranks_.size() && description_.accumulation_steps == 0)
