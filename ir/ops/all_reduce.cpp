@@ -21,12 +21,18 @@ const OpDef kAllReduce{
     .cases =
         [] {
           std::vector<TestCase> cases;
-          for (const DType d : {DType::f32, DType::f64})
-            for (const double part : {0., 2.})
-              cases.push_back({.note = std::string(name(d)) + (part == 0 ? ", one rank, first" : ", one rank, last"),
-                               .inputs = {ops::random(d, {5, 37}), ops::random(DType::i64, {}, part, part + 1),
-                                          ops::random(DType::i64, {}, 3, 4)},
-                               .gradient = false});
+          const auto add = [&](std::string note, DType d, const Shape& shape, double part) {
+            cases.push_back({.note = std::move(note),
+                             .inputs = {ops::random(d, shape), ops::random(DType::i64, {}, part, part + 1),
+                                        ops::random(DType::i64, {}, 3, 4)},
+                             .gradient = false});
+          };
+          for (const DType d : {DType::f32, DType::f64}) {
+            add(std::string(name(d)) + ", one rank, first", d, {5, 37}, 0);
+            add(std::string(name(d)) + ", one rank, last", d, {5, 37}, 2);
+          }
+          add("one row", DType::f32, {1, 37}, 2);
+          add("empty", DType::f32, {0, 3}, 2);
           return cases;
         },
 };

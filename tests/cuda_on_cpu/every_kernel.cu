@@ -137,13 +137,14 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
              nullptr);
   batch_norm_inference(context, batch_norm_config{}, y, x, x, nullptr, x, x);
   batch_norm_backward(context, batch_norm_config{}, y, y, nullptr, x, x, x, x, x);
-  rnn(context, recurrent_config{}, y, y, x, x, x, x);
-  rnn_backward(context, recurrent_config{}, y, y, y, x, x, x, x, x);
-  lstm(context, recurrent_config{}, y, y, y, y, y, x, x, x, x, x, x);
-  lstm(context, recurrent_config{}, y, nullptr, nullptr, nullptr, nullptr, x, x, nullptr, nullptr, nullptr, nullptr);
-  lstm_backward(context, recurrent_config{}, y, y, y, y, y, x, x, x, x, x, x, x, x, x, x);
-  gru(context, recurrent_config{}, y, y, y, x, x, x, x);
-  gru_backward(context, recurrent_config{}, y, y, y, y, x, x, x, x, x, x);
+  rnn(context, recurrent_config{}, y, y, x, x, x, x, const_labels);
+  rnn_backward(context, recurrent_config{}, y, y, y, x, x, x, x, x, const_labels);
+  lstm(context, recurrent_config{}, y, y, y, y, y, x, x, x, x, x, x, const_labels);
+  lstm(context, recurrent_config{}, y, nullptr, nullptr, nullptr, nullptr, x, x, nullptr, nullptr, nullptr, nullptr,
+       nullptr);
+  lstm_backward(context, recurrent_config{}, y, y, y, y, y, x, x, x, x, x, x, x, x, x, x, const_labels);
+  gru(context, recurrent_config{}, y, y, y, x, x, x, x, const_labels);
+  gru_backward(context, recurrent_config{}, y, y, y, y, x, x, x, x, x, x, const_labels);
   layer_norm(context, layer_norm_config{}, y, y, y, x, x, x);
   layer_norm(context, layer_norm_config{}, y, nullptr, nullptr, x, nullptr, nullptr);
   layer_norm_backward(context, layer_norm_config{}, y, y, y, x, x, x, x, x);
