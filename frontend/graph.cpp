@@ -171,8 +171,10 @@ struct GraphState {
   int debug_level = -1;
   int threads = 0;
   bool update_in_backward = false;
-  std::int64_t parts = 1;                          ///< of a step's batch
-  bool data_parallel = false;                      ///< ranks share a step
+  std::int64_t parts = 1;      ///< of a step's batch
+  bool data_parallel = false;  ///< ranks share a step
+  int zero_stage = 0;          ///< and more; 0: nothing more
+  std::int64_t shard_min_size = 0;
   std::shared_ptr<amp::GradScaler::State> scaler;  ///< none: losses are not scaled
   std::optional<DType> amp;
   std::int64_t memory_budget = 0;
@@ -528,6 +530,19 @@ void GraphBase::enable_data_parallel(bool on, Location where) {
   state_->data_parallel = on;
 }
 
+void GraphBase::enable_zero(int stage, std::int64_t shard_min_size, Location where) {
+  state_->require_not_recorded("enable_zero", where);
+  if (stage < 1 || stage > 2)
+    fail_at("enable_zero: expected stage 1 (states of optimizers) or 2 (and gradients), got " + std::to_string(stage) +
+                (stage == 3 ? "; parameters (stage 3) are not shared yet" : ""),
+            where);
+  if (shard_min_size < 2)
+    fail_at("enable_zero: expected a shard_min_size of at least 2, got " + std::to_string(shard_min_size), where);
+  state_->data_parallel = true;
+  state_->zero_stage = stage;
+  state_->shard_min_size = shard_min_size;
+}
+
 void GraphBase::set_grad_scaler(const amp::GradScaler& scaler, Location where) {
   state_->require_not_recorded("set_grad_scaler", where);
   state_->scaler = scaler.is_enabled() ? scaler.state() : nullptr;
@@ -880,6 +895,10 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
   if (state_->data_parallel && state_->optimizers.empty())
     throw UserError("enable_data_parallel: " + state_->name + " has no optimizer, so there are no gradients");
   if (state_->data_parallel) graph.config[std::string(ir::kDataParallel)] = true;
+  if (state_->zero_stage > 0) {
+    graph.config[std::string(ir::kZeroStage)] = std::int64_t{state_->zero_stage};
+    graph.config[std::string(ir::kShardMinSize)] = state_->shard_min_size;
+  }
   if (state_->scaler && state_->optimizers.empty())
     throw UserError("set_grad_scaler: " + state_->name + " has no optimizer, so there are no gradients");
   if (state_->scaler) {
@@ -1153,7 +1172,9 @@ std::string GraphState::text(int with_operators) const {
           (s.update_in_backward ? ", update_in_backward=True" : "") +
           (s.amp ? ", amp=" + std::string(ir::name(*s.amp)) : "") +
           (s.parts > 1 ? fmt::format(", gradient_accumulation_steps={}", s.parts) : "") +
-          (s.data_parallel ? ", data_parallel=True" : "") + scaler_text() + s.configuration() + ", ))\n";
+          (s.data_parallel ? ", data_parallel=True" : "") +
+          (s.zero_stage > 0 ? fmt::format(", zero_stage={}, shard_min_size={}", s.zero_stage, s.shard_min_size) : "") +
+          scaler_text() + s.configuration() + ", ))\n";
   const auto line = [&](const char* kind, const char* suffix, std::size_t i, ir::ValueId v) {
     text += "  (" + std::string(kind) + ":_" + s.name + "-" + suffix + "_" + std::to_string(i) + ":" +
             describe_tensor(s.now.trace->graph.type(v), false, false) + ")\n";

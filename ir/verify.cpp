@@ -13,6 +13,7 @@
 #include "ir/analysis.h"
 #include "ir/diagnostic.h"
 #include "ir/op.h"
+#include "ir/ops.h"
 #include "ir/optimizer_kind.h"
 
 namespace graven::ir {
@@ -418,7 +419,8 @@ class Verifier {
       // What a scaled loss keeps belongs to no update.
       for (std::size_t i = 0; i < node.op->inputs.size(); ++i)
         if (node.op->inputs[i].role == InputRole::kept)
-          kept_[variable_(node.inputs[input_range(*node.op, node.inputs.size(), i).begin])] = true;
+          for (std::size_t k = 0; k < input_range(*node.op, node.inputs.size(), i).count; ++k)
+            kept_[variable_(node.inputs[input_range(*node.op, node.inputs.size(), i).begin + k])] = true;
     }
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];

@@ -365,8 +365,12 @@ CheckpointFolder::~CheckpointFolder() {
   if (lock_ >= 0) ::close(lock_);
 }
 
+std::string weights_file(const std::string& checkpoint) { return join(checkpoint, kWeights); }
+std::string states_file(const std::string& checkpoint) { return join(checkpoint, kStates); }
+
 std::string CheckpointFolder::save(const TrainingState& state, std::span<const Variable> weights,
-                                   std::span<const Variable> states, std::int64_t keep) {
+                                   std::span<const Variable> states, std::int64_t keep,
+                                   const std::function<const void*(const Variable&)>& whole) {
   const std::string name = folder_name(state.step), target = join(path_, name);
   const std::string temporary = join(path_, std::string(kTemporary) + name);
   remove(temporary);
@@ -375,8 +379,8 @@ std::string CheckpointFolder::save(const TrainingState& state, std::span<const V
     const std::string metadata_step = std::to_string(state.step);
     const std::vector<std::pair<std::string, std::string>> metadata = {
         {"generator", state.generator}, {"graph", state.graph_hash}, {"model", state.model}, {"step", metadata_step}};
-    save_variables(join(temporary, kWeights), weights, metadata, false);
-    save_variables(join(temporary, kStates), states, metadata, false);
+    save_variables(join(temporary, kWeights), weights, metadata, false, whole);
+    save_variables(join(temporary, kStates), states, metadata, false, whole);
     std::vector<FileRecord> files;
     for (const char* file : {kWeights, kStates}) {
       const MappedFile written(join(temporary, file));

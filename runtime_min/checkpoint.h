@@ -69,8 +69,9 @@ class CheckpointFolder {
   /// (0: none) and the best. Checkpoints of later steps, which an exact run cannot have, are removed. Returns the path.
   /// On an Error the older ones are as they were. Of a checkpoint only the three files are removed: whatever else lies
   /// there is a user's, and stays with its folder. Once the new checkpoint is safe no fault of the others is an Error.
+  /// `whole` as for save_variables(), the weights before the states.
   std::string save(const TrainingState& state, std::span<const Variable> weights, std::span<const Variable> states,
-                   std::int64_t keep);
+                   std::int64_t keep, const std::function<const void*(const Variable&)>& whole = {});
   /// Removes every checkpoint.
   void clear();
   const std::string& path() const { return path_; }
@@ -89,6 +90,9 @@ class CheckpointFolder {
 /// Paths of the checkpoints in the folder, newest first, whether they are valid or not. Empty when there is no such
 /// folder.
 std::vector<std::string> list_checkpoints(const std::string& folder);
+/// The files of a checkpoint that hold the weights, and the states.
+std::string weights_file(const std::string& checkpoint);
+std::string states_file(const std::string& checkpoint);
 /// The step in a checkpoint's name.
 std::int64_t step_of(const std::string& checkpoint);
 /// Whether its manifest and files agree in size and hash, or it is of a newer format.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +18,9 @@
 
 namespace graven::runtime {
 namespace {
+
+// Counts are ints.
+[[maybe_unused]] constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 
 /// The number in an environment variable; -1 where there is none.
 int environment(const char* name) {
@@ -38,25 +42,40 @@ int launched_processes() {
 #ifdef GRAVEN_MPI
 
 struct Ranks::Engine {
-  /// A sum that has begun: of one tensor where it lies, or of several small ones side by side.
+  enum class Kind : std::uint8_t { mean, shard_of_mean, adding_shard, gather };
+  /// Columns of one tensor in a bucket. Row r has what is rank r's of it.
   struct Piece {
-    std::byte* data;
-    std::size_t offset, bytes;  ///< in the bucket
+    void* tensor;                 ///< the shard alone where it is added to
+    std::int64_t n, width;        ///< the tensor's elements, and a rank's of them
+    std::int64_t begin, columns;  ///< of a rank's
+    std::int64_t place;           ///< in the bucket's rows
+    Accumulation how;
   };
+  /// A row of elements for each rank, of one or several tensors side by side.
   struct Bucket {
-    std::vector<std::byte> memory;
-    std::vector<Piece> pieces;
-    std::size_t bytes = 0;
+    /// Rows are being packed; on their way; what has been made of them is; done.
+    enum class State : std::uint8_t { open, sent, gathering, done } state = State::done;
+    Kind kind = Kind::mean;
     MPI_Datatype type = MPI_DATATYPE_NULL;
+    std::vector<std::byte> rows, received;
+    std::vector<Piece> pieces;
+    std::int64_t columns = 0;  ///< that are packed
+    std::size_t number = 0;    ///< how many were opened before
+    MPI_Request request = MPI_REQUEST_NULL;
+    std::vector<int> counts, places;
   };
   // A message has a price of its own, and one over several megabytes comes when backward is nearly over.
-  static constexpr std::size_t kSmallBytes = std::size_t{256} << 10, kBucketBytes = std::size_t{1} << 20;
+  static constexpr std::size_t kBucketBytes = std::size_t{1} << 20, kRowBytes = std::size_t{16} << 10;
+  static constexpr std::size_t kMostBuckets = 16;
+  /// A bucket is not kept open for longer than so many others, or it would keep the ring from turning.
+  static constexpr std::size_t kOpenFor = kMostBuckets / 2;
 
   MPI_Comm everybody = MPI_COMM_NULL;
-  std::vector<MPI_Request> requests;
-  std::vector<Bucket> buckets;  ///< their memory is kept from step to step
-  std::size_t begun = 0;        ///< buckets that are on their way
-  bool ends_engine = false;     ///< this program has started MPI
+  MPI_Comm results = MPI_COMM_NULL;  ///< what has been added up: it is sent when it is there, in an order of its own
+  int rank = 0, size = 1;
+  std::vector<Bucket> buckets;  ///< a ring; their memory is kept from step to step
+  std::size_t oldest = 0, count = 0, opened = 0;
+  bool ends_engine = false;  ///< this program has started MPI
 
   Engine() {
     int running = 0;
@@ -70,52 +89,129 @@ struct Ranks::Engine {
       ends_engine = true;
     }
     MPI_Comm_dup(MPI_COMM_WORLD, &everybody);
+    MPI_Comm_dup(MPI_COMM_WORLD, &results);
+    MPI_Comm_rank(everybody, &rank);
+    MPI_Comm_size(everybody, &size);
   }
   ~Engine() {
     int finished = 0;
     MPI_Finalized(&finished);
     if (finished != 0) return;
+    MPI_Comm_free(&results);
     MPI_Comm_free(&everybody);
     if (ends_engine) MPI_Finalize();
   }
 
-  void start(void* data, std::size_t bytes, MPI_Datatype type) {
-    const std::size_t element = type == MPI_FLOAT ? sizeof(float) : sizeof(double);
-    auto* at = static_cast<std::byte*>(data);
-    // Counts are ints.
-    constexpr std::size_t kMost = std::size_t{1} << 30;
-    for (std::size_t done = 0; done < bytes; done += kMost)
-      MPI_Iallreduce(MPI_IN_PLACE, at + done, static_cast<int>(std::min(kMost, bytes - done) / element), type, MPI_SUM,
-                     everybody, &requests.emplace_back());
+  static MPI_Datatype type_of(const float*) { return MPI_FLOAT; }
+  static MPI_Datatype type_of(const double*) { return MPI_DOUBLE; }
+  static std::size_t bytes_of(MPI_Datatype type) { return type == MPI_FLOAT ? sizeof(float) : sizeof(double); }
+  /// Elements of a row.
+  std::int64_t room(MPI_Datatype type) const {
+    const std::size_t bytes = std::max(kBucketBytes / static_cast<std::size_t>(size), kRowBytes);
+    return static_cast<std::int64_t>(bytes / bytes_of(type));
   }
-  void send_bucket() {
-    if (begun == buckets.size() || buckets[begun].pieces.empty()) return;
-    Bucket& bucket = buckets[begun++];
-    start(bucket.memory.data(), bucket.bytes, bucket.type);
+  Bucket& bucket(std::size_t i) { return buckets[(oldest + i) % kMostBuckets]; }
+
+  /// Sends what is packed. It depends on the calls alone what is sent when: all ranks send the same in one order.
+  void close(Bucket& b) {
+    if (b.state != Bucket::State::open) return;
+    b.state = Bucket::State::sent;
+    const std::int64_t stride = room(b.type);
+    b.counts.assign(static_cast<std::size_t>(size), static_cast<int>(b.columns));
+    b.places.resize(b.counts.size());
+    for (int r = 0; r < size; ++r) b.places[static_cast<std::size_t>(r)] = static_cast<int>(r * stride);
+    if (b.kind == Kind::gather)
+      start_gathering(b, everybody);
+    else
+      MPI_Ialltoallv(b.rows.data(), b.counts.data(), b.places.data(), b.type, b.received.data(), b.counts.data(),
+                     b.places.data(), b.type, everybody, &b.request);
   }
-  void add(void* data, std::size_t bytes, MPI_Datatype type) {
-    if (bytes >= kSmallBytes) {
-      start(data, bytes, type);
-    } else {
-      if (begun < buckets.size() && !buckets[begun].pieces.empty() &&
-          (buckets[begun].type != type || buckets[begun].bytes + bytes > kBucketBytes))
-        send_bucket();
-      if (begun == buckets.size()) buckets.emplace_back().memory.resize(kBucketBytes);
-      Bucket& bucket = buckets[begun];
-      bucket.type = type;
-      std::memcpy(bucket.memory.data() + bucket.bytes, data, bytes);
-      bucket.pieces.push_back({static_cast<std::byte*>(data), bucket.bytes, bytes});
-      bucket.bytes += bytes;
+  void close_all() {
+    for (std::size_t i = 0; i < count; ++i) close(bucket(i));
+  }
+  void start_gathering(Bucket& b, MPI_Comm of) {
+    b.state = Bucket::State::gathering;
+    MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, b.rows.data(), b.counts.data(), b.places.data(), b.type, of,
+                    &b.request);
+  }
+
+  /// Row `rank` becomes the mean of what the ranks have sent.
+  template <class T>
+  void add_up(Bucket& b) const {
+    const std::int64_t stride = room(b.type);
+    T* const mean = reinterpret_cast<T*>(b.rows.data()) + rank * stride;
+    const T* const from = reinterpret_cast<const T*>(b.received.data());
+    const T count = static_cast<T>(size);
+    for (std::int64_t i = 0; i < b.columns; ++i) mean[i] = from[i];
+    for (int r = 1; r + 1 < size; ++r)
+      for (std::int64_t i = 0; i < b.columns; ++i) mean[i] += from[r * stride + i];
+    const T* const last = from + (size - 1) * stride;
+    for (std::int64_t i = 0; i < b.columns; ++i) mean[i] = (mean[i] + last[i]) / count;
+  }
+  /// What becomes of this rank's row.
+  template <class T>
+  void keep(const Bucket& b) const {
+    const T* const own = reinterpret_cast<const T*>(b.rows.data()) + rank * room(b.type);
+    for (const Piece& p : b.pieces) {
+      const std::int64_t first = rank * p.width + p.begin, count = std::clamp<std::int64_t>(p.n - first, 0, p.columns);
+      const T* const mean = own + p.place;
+      if (b.kind == Kind::shard_of_mean) {
+        std::copy(mean, mean + count, static_cast<T*>(p.tensor) + first);
+        continue;
+      }
+      T* const sum = static_cast<T*>(p.tensor) + p.begin;
+      const T times = static_cast<T>(p.how.times), parts = static_cast<T>(p.how.parts);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const T value = p.how.first ? mean[i] * times : sum[i] + mean[i] * times;
+        sum[i] = p.how.last ? value / parts : value;
+      }
     }
-    // The engine may only move data when it is called.
-    int done = 0;
-    MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
   }
-  void wait(double limit) {
+  template <class T>
+  void unpack(const Bucket& b) const {
+    const std::int64_t stride = room(b.type);
+    for (const Piece& p : b.pieces)
+      for (int r = 0; r < size; ++r) {
+        if (b.kind == Kind::gather && r == rank) continue;
+        const std::int64_t first = r * p.width + p.begin;
+        const T* const row = reinterpret_cast<const T*>(b.rows.data()) + r * stride + p.place;
+        std::copy(row, row + std::clamp<std::int64_t>(p.n - first, 0, p.columns), static_cast<T*>(p.tensor) + first);
+      }
+  }
+
+  /// Goes on with what has arrived.
+  void progress() {
+    using State = Bucket::State;
+    bool is_next = true;  // every rank sends its results in one order
+    for (std::size_t i = 0; i < count; ++i) {
+      Bucket& b = bucket(i);
+      const bool is_float = b.type == MPI_FLOAT;
+      int arrived = 0;
+      if ((b.state == State::sent && (b.kind != Kind::mean || is_next)) || b.state == State::gathering)
+        MPI_Test(&b.request, &arrived, MPI_STATUS_IGNORE);
+      if (arrived != 0 && b.state == State::sent) {
+        is_float ? add_up<float>(b) : add_up<double>(b);
+        if (b.kind == Kind::mean) {
+          start_gathering(b, results);
+          MPI_Test(&b.request, &arrived, MPI_STATUS_IGNORE);
+        } else {
+          is_float ? keep<float>(b) : keep<double>(b);
+          b.state = State::done;
+        }
+      }
+      if (arrived != 0 && b.state == State::gathering) {
+        is_float ? unpack<float>(b) : unpack<double>(b);
+        b.state = State::done;
+      }
+      if (b.kind == Kind::mean && b.state < State::gathering) is_next = false;
+    }
+    for (; count > 0 && bucket(0).state == State::done; --count) oldest = (oldest + 1) % kMostBuckets;
+  }
+
+  template <class Done>
+  void wait(double limit, const Done& done) {
     const Stopwatch watch;
-    for (int spins = 0, done = 0;; ++spins) {
-      MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
-      if (done != 0) break;
+    for (int spins = 0; !done(); ++spins) {
       if (spins < 100) continue;
       ::sched_yield();
       if (watch.seconds() > limit)
@@ -124,7 +220,61 @@ struct Ranks::Engine {
             "an answer of the other ranks within " + std::to_string(std::int64_t(limit)) + " s (--rank-timeout)",
             "none: one of them hangs, or has died");
     }
-    requests.clear();
+  }
+  void wait(double limit, MPI_Request& request) {
+    wait(limit, [&] {
+      progress();  // another rank may wait for what was begun before
+      int done = 0;
+      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+      return done != 0;
+    });
+  }
+
+  Bucket& open(double limit, Kind kind, MPI_Datatype type) {
+    for (std::size_t i = 0; i < count; ++i)
+      if (Bucket& b = bucket(i); b.state == Bucket::State::open && b.kind == kind && b.type == type) return b;
+    for (std::size_t i = 0; i < count; ++i)
+      if (bucket(i).number + kOpenFor <= opened) close(bucket(i));
+    buckets.resize(kMostBuckets);
+    wait(limit, [&] {
+      progress();
+      return count < kMostBuckets;
+    });
+    Bucket& b = bucket(count++);
+    b.state = Bucket::State::open;
+    b.number = opened++;
+    b.kind = kind;
+    b.type = type;
+    b.columns = 0;
+    b.pieces.clear();
+    const std::size_t bytes = static_cast<std::size_t>(size * room(type)) * bytes_of(type);
+    b.rows.resize(bytes);
+    if (kind != Kind::gather) b.received.resize(bytes);
+    return b;
+  }
+
+  /// Begins what is to be done with x, of which `tensor` is to have the result.
+  template <class T>
+  void add(double limit, Kind kind, const T* x, std::int64_t n, T* tensor, const Accumulation& how) {
+    const MPI_Datatype type = type_of(x);
+    const std::int64_t stride = room(type), width = (n + size - 1) / size;
+    for (std::int64_t begin = 0; begin < width;) {
+      Bucket& b = open(limit, kind, type);
+      const std::int64_t columns = std::min(width - begin, stride - b.columns);
+      b.pieces.push_back({tensor, n, width, begin, columns, b.columns, how});
+      for (int r = 0; r < size; ++r) {
+        if (kind == Kind::gather && r != rank) continue;
+        const std::int64_t first = r * width + begin, count = std::clamp<std::int64_t>(n - first, 0, columns);
+        T* const row = reinterpret_cast<T*>(b.rows.data()) + r * stride + b.columns;
+        if (count > 0) std::copy(x + first, x + first + count, row);
+        std::fill(row + count, row + columns, T(0));
+      }
+      b.columns += columns;
+      begin += columns;
+      if (b.columns == stride) close(b);
+    }
+    // The engine may only move data when it is called.
+    progress();
   }
 };
 
@@ -133,8 +283,8 @@ Ranks::Ranks() {
   MPI_Initialized(&running);
   if (running == 0 && launched_processes() == 0) return;
   engine_ = std::make_unique<Engine>();
-  MPI_Comm_rank(engine_->everybody, &rank_);
-  MPI_Comm_size(engine_->everybody, &size_);
+  rank_ = engine_->rank;
+  size_ = engine_->size;
   if (const int size = launched_processes(); size_ == 1 && size > 1)
     throw Error("ranks", "", "the mpirun of the MPI that the program is built with",
                 "another's, which has started " + std::to_string(size) + " processes that do not know of each other");
@@ -157,48 +307,118 @@ int Ranks::sharing_processors() const {
                                         [&](const Place& p) { return std::memcmp(&p, &own, sizeof own) == 0; }));
 }
 
-void Ranks::start_sum(float* x, std::int64_t n) {
-  if (size_ > 1) engine_->add(x, static_cast<std::size_t>(n) * sizeof *x, MPI_FLOAT);
+void Ranks::start_mean(float* x, std::int64_t n) {
+  if (size_ > 1) engine_->add(time_limit_, Engine::Kind::mean, x, n, x, {});
 }
-
-void Ranks::start_sum(double* x, std::int64_t n) {
-  if (size_ > 1) engine_->add(x, static_cast<std::size_t>(n) * sizeof *x, MPI_DOUBLE);
+void Ranks::start_mean(double* x, std::int64_t n) {
+  if (size_ > 1) engine_->add(time_limit_, Engine::Kind::mean, x, n, x, {});
+}
+void Ranks::start_shard_of_mean(float* x, std::int64_t n) {
+  if (size_ > 1) engine_->add(time_limit_, Engine::Kind::shard_of_mean, x, n, x, {});
+}
+void Ranks::start_shard_of_mean(double* x, std::int64_t n) {
+  if (size_ > 1) engine_->add(time_limit_, Engine::Kind::shard_of_mean, x, n, x, {});
+}
+void Ranks::start_adding_shard(float* sum, const float* x, std::int64_t n, const Accumulation& how) {
+  if (size_ > 1) engine_->add(time_limit_, Engine::Kind::adding_shard, x, n, sum, how);
+}
+void Ranks::start_adding_shard(double* sum, const double* x, std::int64_t n, const Accumulation& how) {
+  if (size_ > 1) engine_->add(time_limit_, Engine::Kind::adding_shard, x, n, sum, how);
+}
+void Ranks::start_gather(float* x, std::int64_t n) {
+  if (size_ > 1) engine_->add(time_limit_, Engine::Kind::gather, x, n, x, {});
+}
+void Ranks::start_gather(double* x, std::int64_t n) {
+  if (size_ > 1) engine_->add(time_limit_, Engine::Kind::gather, x, n, x, {});
 }
 
 void Ranks::finish() {
   if (size_ == 1) return;
-  engine_->send_bucket();
-  engine_->wait(time_limit_);
-  for (std::size_t b = 0; b < engine_->begun; ++b) {
-    Engine::Bucket& bucket = engine_->buckets[b];
-    for (const Engine::Piece& piece : bucket.pieces)
-      std::memcpy(piece.data, bucket.memory.data() + piece.offset, piece.bytes);
-    bucket.pieces.clear();
-    bucket.bytes = 0;
-  }
-  engine_->begun = 0;
+  engine_->close_all();
+  engine_->wait(time_limit_, [&] {
+    engine_->progress();
+    return engine_->count == 0;
+  });
+}
+
+std::vector<double> Ranks::gathered(const double* x, std::size_t n) {
+  engine_->close_all();
+  std::vector<double> all(n * static_cast<std::size_t>(size_));
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallgather(x, static_cast<int>(n), MPI_DOUBLE, all.data(), static_cast<int>(n), MPI_DOUBLE, engine_->everybody,
+                 &request);
+  engine_->wait(time_limit_, request);
+  return all;
 }
 
 void Ranks::sum(double* x, std::size_t n) {
   if (size_ == 1) return;
-  std::vector<double> gathered(n * static_cast<std::size_t>(size_));
-  MPI_Iallgather(x, static_cast<int>(n), MPI_DOUBLE, gathered.data(), static_cast<int>(n), MPI_DOUBLE,
-                 engine_->everybody, &engine_->requests.emplace_back());
-  engine_->wait(time_limit_);
+  const std::vector<double> all = gathered(x, n);
   for (std::size_t i = 0; i < n; ++i) {
     x[i] = 0;
-    for (std::size_t r = 0; r < static_cast<std::size_t>(size_); ++r) x[i] += gathered[r * n + i];
+    for (std::size_t r = 0; r < static_cast<std::size_t>(size_); ++r) x[i] += all[r * n + i];
   }
+}
+
+void Ranks::largest(double* x, std::size_t n) {
+  if (size_ == 1) return;
+  const std::vector<double> all = gathered(x, n);
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t r = 0; r < static_cast<std::size_t>(size_); ++r)
+      if (const double other = all[r * n + i]; other > x[i] || std::isnan(other)) x[i] = other;
 }
 
 void Ranks::broadcast(void* data, std::size_t bytes) {
   if (size_ == 1) return;
+  engine_->close_all();
   auto* at = static_cast<std::byte*>(data);
-  constexpr std::size_t kMost = std::size_t{1} << 30;
-  for (std::size_t done = 0; done < bytes; done += kMost)
-    MPI_Ibcast(at + done, static_cast<int>(std::min(kMost, bytes - done)), MPI_BYTE, 0, engine_->everybody,
-               &engine_->requests.emplace_back());
-  engine_->wait(time_limit_);
+  for (std::size_t done = 0; done < bytes; done += kMostBytes) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Ibcast(at + done, static_cast<int>(std::min(kMostBytes, bytes - done)), MPI_BYTE, 0, engine_->everybody,
+               &request);
+    engine_->wait(time_limit_, request);
+  }
+}
+
+void Ranks::scatter(const void* whole, void* own, std::int64_t n, std::size_t element) {
+  for (int r = 0; r < size_; ++r) {
+    const Shard theirs{r, size_, 1};
+    const std::size_t bytes = static_cast<std::size_t>(theirs.count(n)) * element;
+    const auto* from = static_cast<const std::byte*>(whole) + static_cast<std::size_t>(theirs.first(n)) * element;
+    if (r == 0) {
+      if (rank_ == 0 && bytes > 0) std::memcpy(own, from, bytes);
+    } else if (rank_ == 0 || rank_ == r) {
+      transfer(rank_ == 0 ? r : 0, const_cast<std::byte*>(rank_ == 0 ? from : static_cast<std::byte*>(own)), bytes,
+               rank_ == 0);
+    }
+  }
+}
+
+void Ranks::gather(const void* own, void* whole, std::int64_t n, std::size_t element) {
+  for (int r = 0; r < size_; ++r) {
+    const Shard theirs{r, size_, 1};
+    const std::size_t bytes = static_cast<std::size_t>(theirs.count(n)) * element;
+    auto* to = static_cast<std::byte*>(whole) + static_cast<std::size_t>(theirs.first(n)) * element;
+    if (r == 0) {
+      if (rank_ == 0 && bytes > 0) std::memcpy(to, own, bytes);
+    } else if (rank_ == 0 || rank_ == r) {
+      transfer(rank_ == 0 ? r : 0, rank_ == 0 ? to : const_cast<std::byte*>(static_cast<const std::byte*>(own)), bytes,
+               rank_ != 0);
+    }
+  }
+}
+
+/// Sends bytes to another rank, or receives them.
+void Ranks::transfer(int other, std::byte* data, std::size_t bytes, bool sends) {
+  for (std::size_t done = 0; done < bytes; done += kMostBytes) {
+    const int count = static_cast<int>(std::min(kMostBytes, bytes - done));
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (sends)
+      MPI_Isend(data + done, count, MPI_BYTE, other, 0, engine_->everybody, &request);
+    else
+      MPI_Irecv(data + done, count, MPI_BYTE, other, 0, engine_->everybody, &request);
+    engine_->wait(time_limit_, request);
+  }
 }
 
 int Ranks::fail(const std::string& text, int status) {
@@ -224,11 +444,20 @@ Ranks::Ranks() {
 }
 
 int Ranks::sharing_processors() const { return 1; }
-void Ranks::start_sum(float*, std::int64_t) {}
-void Ranks::start_sum(double*, std::int64_t) {}
+void Ranks::start_mean(float*, std::int64_t) {}
+void Ranks::start_mean(double*, std::int64_t) {}
+void Ranks::start_shard_of_mean(float*, std::int64_t) {}
+void Ranks::start_shard_of_mean(double*, std::int64_t) {}
+void Ranks::start_adding_shard(float*, const float*, std::int64_t, const Accumulation&) {}
+void Ranks::start_adding_shard(double*, const double*, std::int64_t, const Accumulation&) {}
+void Ranks::start_gather(float*, std::int64_t) {}
+void Ranks::start_gather(double*, std::int64_t) {}
 void Ranks::finish() {}
 void Ranks::sum(double*, std::size_t) {}
+void Ranks::largest(double*, std::size_t) {}
 void Ranks::broadcast(void*, std::size_t) {}
+void Ranks::scatter(const void*, void*, std::int64_t, std::size_t) {}
+void Ranks::gather(const void*, void*, std::int64_t, std::size_t) {}
 
 int Ranks::fail(const std::string& text, int status) {
   std::fprintf(stderr, "error: %s\n", text.c_str());

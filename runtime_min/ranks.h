@@ -3,18 +3,26 @@
 // everything below is done at once.
 //
 //   Ranks& ranks = Ranks::all();
-//   ranks.start_sum(gradient, n);               // begins, and goes on beside what the caller does next
-//   ranks.finish();                             // now it is the sum over all ranks
+//   ranks.start_mean(gradient, n);              // begins, and goes on beside what the caller does next
+//   ranks.finish();                             // now it is the mean over all ranks
 //   ranks.sum(totals, 4);                       // begins and finishes
 //
 // Every rank makes the same calls in the same order, from one thread. One that waits for longer than the time limit
 // gives up: another has died or hangs, or makes other calls.
+//
+// How a mean comes about: elements are packed into a bucket, a row for each rank. Each rank sends each other one its
+// row, adds up what it got, in the order of the ranks, and sends the result to all. So a rank sends 2 (N - 1) / N of
+// the bytes, which is the least that there is (Thakur, Rabenseifner, Gropp: Optimization of Collective Communication
+// Operations in MPICH, 2005), and all ranks have the same bits, which do not depend on how fast each one is.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
+
+#include "shard.h"
 
 namespace graven::runtime {
 
@@ -37,16 +45,38 @@ class Ranks {
   int sharing_processors() const;
   void set_time_limit(double seconds) { time_limit_ = seconds; }
 
-  /// Begins to add up `n` elements over all ranks, in place. Nobody may touch them before finish().
-  void start_sum(float* x, std::int64_t n);
-  void start_sum(double* x, std::int64_t n);
-  /// Waits for all sums that were begun.
+  /// This rank's part of tensors of `least` elements or more.
+  Shard shard(std::int64_t least) const { return {rank_, size_, least}; }
+
+  /// x becomes the mean over all ranks. Nobody may touch it before finish().
+  void start_mean(float* x, std::int64_t n);
+  void start_mean(double* x, std::int64_t n);
+  /// This rank's shard of x becomes that of the mean; the rest of x is of no use any more.
+  void start_shard_of_mean(float* x, std::int64_t n);
+  void start_shard_of_mean(double* x, std::int64_t n);
+  /// How one part's mean is added to the sum over the parts of a step.
+  struct Accumulation {
+    bool first = true, last = true;  ///< the sum begins with it; it is divided by `parts` behind it
+    double times = 1, parts = 1;     ///< what the mean is multiplied by
+  };
+  /// `sum`, a shard of n elements, takes in its part of the mean of x, which the caller may touch at once.
+  void start_adding_shard(float* sum, const float* x, std::int64_t n, const Accumulation& how);
+  void start_adding_shard(double* sum, const double* x, std::int64_t n, const Accumulation& how);
+  /// Each rank's shard of x for all of them.
+  void start_gather(float* x, std::int64_t n);
+  void start_gather(double* x, std::int64_t n);
+  /// Waits for all that was begun.
   void finish();
 
   /// Adds up, in the order of the ranks: the same bits everywhere.
   void sum(double* x, std::size_t n);
+  /// The largest of each; NaN is larger than any number.
+  void largest(double* x, std::size_t n);
   /// The first rank's bytes for everybody.
   void broadcast(void* data, std::size_t bytes);
+  /// The first rank's `whole` in shards of n elements of so many bytes for everybody, and back.
+  void scatter(const void* whole, void* shard, std::int64_t n, std::size_t element);
+  void gather(const void* shard, void* whole, std::int64_t n, std::size_t element);
   /// An Error on each rank whose text is not the first rank's: what it is of, expected that, found its own.
   void require_same(const char* what, const std::string& text);
 
@@ -56,6 +86,8 @@ class Ranks {
 
  private:
   Ranks();
+  std::vector<double> gathered(const double* x, std::size_t n);
+  void transfer(int other, std::byte* data, std::size_t bytes, bool sends);
   struct Engine;
   std::unique_ptr<Engine> engine_;  ///< nullptr: one rank
   int rank_ = 0, size_ = 1;

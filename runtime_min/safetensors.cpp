@@ -228,19 +228,31 @@ void load_variables(const SafetensorsFile& file, std::span<const Variable> varia
   check_variables(file, variables, unexpected);
   for (const Variable& variable : variables) {
     const std::span<const std::byte> from = file.bytes(*file.find(variable.path));
-    if (!from.empty()) std::memcpy(variable.data, from.data(), from.size());
+    const auto first = static_cast<std::size_t>(variable.shard.first(count_of(variable.shape)));
+    if (variable.bytes() > 0)
+      std::memcpy(variable.data, from.data() + first * size_of(variable.dtype), variable.bytes());
     if (from.size() >= kReleasedBytes) file.release(from);
   }
 }
 
-void save_variables(const std::string& path, std::span<const Variable> variables,
-                    std::vector<std::pair<std::string, std::string>> metadata, bool sync_folder) {
+std::vector<const Variable*> in_file_order(std::span<const Variable> variables) {
   std::vector<const Variable*> order;
   for (const Variable& variable : variables) order.push_back(&variable);
   const auto rank = [](const Variable* v) { return find_dtype(info(v->dtype).safetensors); };
   std::sort(order.begin(), order.end(), [&](const Variable* a, const Variable* b) {
     return rank(a) != rank(b) ? rank(a) > rank(b) : a->path < b->path;
   });
+  return order;
+}
+
+void save_variables(const std::string& path, std::span<const Variable> variables,
+                    std::vector<std::pair<std::string, std::string>> metadata, bool sync_folder,
+                    const std::function<const void*(const Variable&)>& whole) {
+  const std::vector<const Variable*> order = in_file_order(variables);
+  for (const Variable* variable : order)
+    if (variable->is_shard() && !whole)
+      throw Error(path, printable(variable->path), "all of its elements",
+                  "this rank's, " + std::to_string(variable->count()) + ": checkpoints have them all");
   std::vector<std::string_view> names = {"__metadata__"};  // taken by the format
   for (const Variable& variable : variables) names.push_back(variable.path);
   std::sort(names.begin(), names.end());
@@ -267,7 +279,7 @@ void save_variables(const std::string& path, std::span<const Variable> variables
         .begin_array();
     for (const std::int64_t d : variable->shape) json.value(d);
     json.end_array().key("data_offsets").begin_array().value(offset);
-    offset += variable->bytes();
+    offset += variable->whole_bytes();
     json.value(offset).end_array().end_object();
   }
   json.end_object();
@@ -279,7 +291,8 @@ void save_variables(const std::string& path, std::span<const Variable> variables
   AtomicFile file(path);
   file.write(&length, sizeof length);
   file.write(header);
-  for (const Variable* variable : order) file.write(variable->data, variable->bytes());
+  for (const Variable* variable : order)
+    file.write(variable->is_shard() ? whole(*variable) : variable->data, variable->whole_bytes());
   file.commit(sync_folder);
 }
 

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -61,9 +62,9 @@ class SafetensorsFile {
 
 enum class Unexpected : std::uint8_t { refuse, ignore };
 
-/// Copies the file's tensors into the variables of the same names. Nothing is written unless everything fits: a name
-/// that is missing, one that no variable has (unless ignored), another dtype or shape is an Error that lists up to
-/// eight of each.
+/// Copies the file's tensors into the variables of the same names; of one that ranks share, this rank's elements.
+/// Nothing is written unless everything fits: a name that is missing, one that no variable has (unless ignored),
+/// another dtype or shape is an Error that lists up to eight of each.
 void load_variables(const SafetensorsFile& file, std::span<const Variable> variables,
                     Unexpected unexpected = Unexpected::refuse);
 
@@ -73,8 +74,13 @@ void check_variables(const SafetensorsFile& file, std::span<const Variable> vari
 
 /// Writes the variables as one file: in descending order of dtype, then by name, header padded with spaces to a
 /// multiple of 8. The old file, if any, stays until the new one is complete. Two variables of one name are an Error.
-/// `sync_folder` false: the caller syncs the folder itself.
+/// `sync_folder` false: the caller syncs the folder itself. `whole` is asked for the elements of each that ranks share,
+/// in the file's order; without it such a variable is an Error.
 void save_variables(const std::string& path, std::span<const Variable> variables,
-                    std::vector<std::pair<std::string, std::string>> metadata = {}, bool sync_folder = true);
+                    std::vector<std::pair<std::string, std::string>> metadata = {}, bool sync_folder = true,
+                    const std::function<const void*(const Variable&)>& whole = {});
+
+/// The order of a file that save_variables() writes.
+std::vector<const Variable*> in_file_order(std::span<const Variable> variables);
 
 }  // namespace graven::runtime

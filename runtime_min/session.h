@@ -77,9 +77,10 @@ class TensorBlock {
   /// `slot` is to point to a tensor; it must stay where it is. A function apart, so that a model's hundreds of tensors
   /// are quick to compile.
   template <class T>
-  [[gnu::noinline]] void add(T*& slot, const char* path, DType dtype, std::initializer_list<std::int64_t> shape) {
-    tensors_.push_back({path, dtype, shape, nullptr});
-    offsets_.push_back(slots_.add(slot, static_cast<std::size_t>(count_of(tensors_.back().shape))));
+  [[gnu::noinline]] void add(T*& slot, const char* path, DType dtype, std::initializer_list<std::int64_t> shape,
+                             const Shard& shard = {}) {
+    tensors_.push_back({path, dtype, shape, nullptr, shard});
+    offsets_.push_back(slots_.add(slot, static_cast<std::size_t>(tensors_.back().count())));
   }
   std::size_t bytes() const { return slots_.bytes(); }
   void allocate(Device& device) {

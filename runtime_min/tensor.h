@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "shard.h"
+
 namespace graven::runtime {
 
 /// Element types of memory and files, native byte order (little-endian). A boolean is one byte, 0 or 1.
@@ -147,8 +149,13 @@ struct Variable {
   DType dtype = DType::f32;
   Dims shape{};
   void* data = nullptr;
+  Shard shard{};  ///< of several ranks that share it this one has these elements alone
 
-  std::size_t bytes() const { return static_cast<std::size_t>(count_of(shape)) * size_of(dtype); }
+  bool is_shard() const { return shard.shares(count_of(shape)); }
+  /// Elements and bytes that are here; those of the variable.
+  std::int64_t count() const { return shard.count(count_of(shape)); }
+  std::size_t bytes() const { return static_cast<std::size_t>(count()) * size_of(dtype); }
+  std::size_t whole_bytes() const { return static_cast<std::size_t>(count_of(shape)) * size_of(dtype); }
 };
 
 /// Appends a variable. A function apart from those that list a model's hundreds of variables, which so stay quick to

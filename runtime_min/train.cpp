@@ -6,6 +6,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "arguments.h"
 #include "batch.h"
@@ -147,6 +148,7 @@ class Trainer {
   void require_same_run();
   void share_state();
   void share_weights();
+  void share_out(std::span<const Variable> variables, const std::string& file);
   void agree_on_stop();
   void warn(const std::string& text) const;
   [[noreturn]] void fail_on_loss(double loss) const;
@@ -179,6 +181,7 @@ class Trainer {
   TrainingState state_;
   std::int64_t saved_step_ = -1;
   std::string saved_path_;
+  std::string weights_path_;  ///< where the first weights come from
   int agreed_signal_ = 0;
   std::optional<StopSignals> signals_;  ///< while the loop runs: before it, a signal simply ends the program
 };
@@ -201,6 +204,7 @@ void Trainer::load_initial_weights(bool required) {
   const std::string path = find_beside_program(options_.weights);
   if (!path.empty()) {
     load_variables(SafetensorsFile(path), weights_);
+    weights_path_ = path;
     model_.weights_changed();
   } else if (required) {
     throw Error(
@@ -291,6 +295,7 @@ void Trainer::resume() {
   }
   saved_step_ = state_.step;
   saved_path_ = path;
+  weights_path_ = weights_file(path);
   std::printf("resumed from %s: epoch %lld, step %lld\n", path.c_str(), static_cast<long long>(state_.epoch + 1),
               static_cast<long long>(state_.step));
 }
@@ -316,8 +321,31 @@ void Trainer::share_state() {
   for (bool* flag : {&state_.shuffle, &state_.drop_last, &state_.has_best, &state_.has_watched})
     ranks_.broadcast(flag, sizeof *flag);
   share_weights();
-  for (const Variable& v : states_) ranks_.broadcast(v.data, v.bytes());
+  share_out(weights_, ranks_.is_first() ? weights_path_ : std::string());
+  share_out(states_, !ranks_.is_first() || saved_path_.empty() ? std::string() : states_file(saved_path_));
+  for (const Variable& v : states_)
+    if (!v.is_shard()) ranks_.broadcast(v.data, v.bytes());
   if (ranks_.size() > 1) model_.weights_changed();
+}
+
+/// What the first rank has of the variables in a file, in shards; nothing where it has none.
+void Trainer::share_out(std::span<const Variable> variables, const std::string& file) {
+  bool has_file = !file.empty();
+  ranks_.broadcast(&has_file, sizeof has_file);
+  if (!has_file) return;
+  std::optional<SafetensorsFile> source;
+  if (ranks_.is_first()) source.emplace(file);
+  for (const Variable& v : variables) {
+    if (!v.is_shard()) continue;
+    const void* whole = nullptr;
+    if (source) {
+      const SafetensorsEntry* entry = source->find(v.path);
+      if (entry == nullptr || entry->dtype != v.dtype || entry->shape != v.shape)
+        throw Error(file, printable(v.path), describe(v.dtype, v.shape), "another file than a moment ago");
+      whole = source->bytes(*entry).data();
+    }
+    ranks_.scatter(whole, v.data, count_of(v.shape), size_of(v.dtype));
+  }
 }
 
 /// Each rank has the first one's parameters, as it has anyhow, and its buffers: of batch norms each has its own while
@@ -325,7 +353,8 @@ void Trainer::share_state() {
 void Trainer::share_weights() {
   if (ranks_.size() == 1) return;
   model_.weights_needed();
-  for (const Variable& v : weights_) ranks_.broadcast(v.data, v.bytes());
+  for (const Variable& v : weights_)
+    if (!v.is_shard()) ranks_.broadcast(v.data, v.bytes());
   model_.weights_changed();
 }
 
@@ -363,9 +392,22 @@ void Trainer::warn(const std::string& text) const {
 void Trainer::save() {
   share_weights();
   saved_step_ = state_.step;
-  if (!folder_) return;
+  bool saves = folder_.has_value();
+  ranks_.broadcast(&saves, sizeof saves);
+  if (!saves) return;
+  if (!folder_) {
+    for (const std::vector<Variable>* list : {&weights_, &states_})
+      for (const Variable* v : in_file_order(*list))
+        if (v->is_shard()) ranks_.gather(v->data, nullptr, count_of(v->shape), size_of(v->dtype));
+    return;
+  }
   model_.weights_needed();
-  saved_path_ = folder_->save(state_, weights_, states_, options_.keep);
+  std::vector<std::byte> all;  // of one variable at a time
+  saved_path_ = folder_->save(state_, weights_, states_, options_.keep, [&](const Variable& v) {
+    all.resize(v.whole_bytes());
+    ranks_.gather(v.data, all.data(), count_of(v.shape), size_of(v.dtype));
+    return all.data();
+  });
   if (!log_.enabled()) return;
   json_.clear();
   log_.write(json_.begin_object()

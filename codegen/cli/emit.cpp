@@ -42,6 +42,8 @@ void apply(const EmitArguments& o, const ir::Graph& graph, const std::string& sa
   if (!o.selftest.empty()) options.selftest = o.selftest == "off" ? 0 : byte_size(o.selftest).value();
   options.update_in_backward = given.update_in_backward;
   options.data_parallel = given.data_parallel;
+  options.zero_stage = given.zero_stage;
+  options.shard_min_size = given.shard_min_size;
   options.weights = load_weights(o.path, graph, saved);
   options.evaluation = codegen::read_evaluation(graph_file(o.path));
   options.execute = eager::reference_run;
@@ -59,6 +61,10 @@ codegen::EmitOptions options_for(const EmitArguments& o, const ir::Graph& graph,
   apply(o, graph, saved, options);
   options.update_in_backward = options.update_in_backward || recorded.flag(ir::kUpdateInBackward);
   options.data_parallel = options.data_parallel || recorded.flag(ir::kDataParallel);
+  if (const auto stage = recorded.number(ir::kZeroStage); stage && options.zero_stage == 0) {
+    options.zero_stage = static_cast<int>(*stage);
+    options.shard_min_size = static_cast<std::int64_t>(recorded.number(ir::kShardMinSize).value_or(1024));
+  }
   return options;
 }
 
@@ -159,6 +165,12 @@ void add_emit(CLI::App& app, int& status) {
   command->add_flag(
       "--data-parallel", o->emit.data_parallel,
       "Several ranks, processes that mpirun starts, may share a step, with the gradients' mean over them");
+  command
+      ->add_option("--zero", o->emit.zero_stage,
+                   "Such ranks share the states of optimizers (1), and gradients (2): ZeRO; implies --data-parallel")
+      ->check(CLI::Range(1, 2));
+  command->add_option("--shard-min-size", o->emit.shard_min_size, "Elements of the smallest parameter that they share")
+      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 50));
   command->add_flag(
       "--force", o->emit.force,
       "Write over files of the project that were edited since it was emitted; without it they are an error");

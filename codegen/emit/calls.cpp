@@ -234,13 +234,41 @@ class Writer {
     return false;
   }
 
+  /// Of tensors that memory has whole, and ranks share: whether the list names this rank's elements.
+  bool names_shards(const ir::Node& n, const ir::InputSpec& spec) const {
+    if (style_.shared_by_ranks == 0) return false;
+    if (spec.role == ir::InputRole::parameter && ir::is_update(*n.op)) return true;
+    const bool of_gradients = ir::is_update(*n.op) ? spec.role == ir::InputRole::gradient : counts_over_ranks(n);
+    return of_gradients && style_.shared_by_ranks == 1;
+  }
+  static bool counts_over_ranks(const ir::Node& n) {
+    return n.is(ir::kClipFactor, ir::kFiniteStep) && n.attributes.flag("over_ranks");
+  }
+  /// How many of `elements` a call on shards looks at.
+  std::string elements_of(const ir::Node& n, const std::string& elements) const {
+    if (style_.shared_by_ranks == 0 || (!ir::is_update(*n.op) && !counts_over_ranks(n))) return elements;
+    return (ir::is_update(*n.op) ? "shard.count(" : "shard.counted(") + elements + ")";
+  }
+
   /// An array of the pointers of one variadic input. `each`: what stands for one where it is a list of all parameters.
-  std::vector<Code> pointers(const ir::Argument& argument, const ir::InputSpec& spec, const std::string& each) const {
+  std::vector<Code> pointers(const ir::Argument& argument, const ir::Node& n, const ir::InputSpec& spec,
+                             std::string each) const {
     std::vector<Code> items;
     ir::DType dtype = ir::DType::f32;
+    const bool shards = names_shards(n, spec);
+    if (shards && !each.empty()) each = "shard.of(" + each + ", numel({__VA_ARGS__}))";
     for (const ir::ValueId v : argument.values) {
-      items.push_back(values_.code(v));
-      if (v != ir::kNone) dtype = graph_.type(v).dtype;
+      Code item = values_.code(v);
+      if (v != ir::kNone) {
+        dtype = graph_.type(v).dtype;
+        if (shards) {
+          Code own = "shard.of(";
+          own += std::move(item);
+          own += fmt::format(", {})", graph_.type(v).shape.numel().maximum());
+          item = std::move(own);
+        }
+      }
+      items.push_back(std::move(item));
     }
     const std::string declaration =
         fmt::format("{}{}* const {}", spec.donated() ? "" : "const ", element_type(dtype), spec.name);
@@ -260,8 +288,8 @@ class Writer {
     std::vector<std::string> items;
     bool symbolic = false;
     for (const Dim& size : ir::sizes_of(graph_, step.call, argument)) {
-      symbolic |= !size.is_static();
-      items.push_back(values_.dimension(size, "size."));
+      symbolic |= !size.is_static() || elements_of(node(step), "") != "";
+      items.push_back(elements_of(node(step), values_.dimension(size, "size.")));
     }
     if (!symbolic) {
       const Nesting::Place place = values_.nesting()(config_names_[sizes_owner(step)]);
@@ -300,7 +328,8 @@ class Writer {
   /// and a parameter more or less changes none of them.
   bool is_of_all_parameters(const Step& step) const {
     const ir::Node& n = node(step);
-    if ((!is_update(*n.op) && !n.is(ir::kClipFactor, ir::kFiniteStep)) || !step.call.sizes.empty()) return false;
+    if ((!is_update(*n.op) && !n.is(ir::kClipFactor, ir::kFiniteStep, ir::kAllGather)) || !step.call.sizes.empty())
+      return false;
     for (const ir::Argument& a : arguments_of(n, {}))
       if (a.kind == ir::Argument::Kind::list && !is_absent(a.values) && of_each_parameter(a.values).empty())
         return false;
@@ -345,12 +374,15 @@ class Writer {
       case Kind::list: {
         if (is_absent(argument.values)) return "nullptr";
         const ir::InputSpec& spec = node(step).op->inputs[argument.index];
-        add(pointers(argument, spec, is_of_all_parameters(step) ? of_each_parameter(argument.values) : ""));
+        add(pointers(argument, node(step), spec, is_of_all_parameters(step) ? of_each_parameter(argument.values) : ""));
         return std::string(spec.name);
       }
       case Kind::sizes:
         if (!is_of_all_parameters(step)) return sizes(argument, step, call.before);
-        add(list_of_parameters("static constexpr std::int64_t sizes", "numel({__VA_ARGS__})"));
+        if (const std::string each = elements_of(node(step), "numel({__VA_ARGS__})"); each.starts_with("shard"))
+          add(list_of_parameters("const std::int64_t sizes", each));
+        else
+          add(list_of_parameters("static constexpr std::int64_t sizes", each));
         return "sizes";
       case Kind::workspace:
         return workspace_of(step);
@@ -433,11 +465,12 @@ class Writer {
     const ir::Node& n = node(step);
     if (ir::is_update(*n.op)) {
       const std::size_t count = ir::input_range(n, ir::InputRole::parameter).count;
-      return is_of_all_parameters(step) ? "all parameters"
-                                        : fmt::format("{} parameter{}", count, count == 1 ? "" : "s");
+      const std::string of = style_.shared_by_ranks > 0 ? "this rank's shard of " : "";
+      return of + (is_of_all_parameters(step) ? "all parameters"
+                                              : fmt::format("{} parameter{}", count, count == 1 ? "" : "s"));
     }
     std::vector<std::string> from, to;
-    if (is_of_all_parameters(step)) from = {"all gradients"};
+    if (is_of_all_parameters(step)) from = {n.is(ir::kAllGather) ? "all parameters" : "all gradients"};
     auto flows = [&](ir::ValueId v) {
       const Home home = plan_.placements[at(root(plan_, v))].home;
       return home == Home::arena || home == Home::input || home == Home::output;

@@ -233,7 +233,11 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   require_one_stream(target_named(options.target));
   require_passes_to_come(traced, options);
   if (options.update_in_backward) ask_for(p.graph, ir::kUpdateInBackward);
-  if (options.data_parallel) ask_for(p.graph, ir::kDataParallel);
+  if (options.data_parallel || options.zero_stage > 0) ask_for(p.graph, ir::kDataParallel);
+  if (options.zero_stage > 0) {
+    p.graph.config[std::string(ir::kZeroStage)] = std::int64_t{options.zero_stage};
+    p.graph.config[std::string(ir::kShardMinSize)] = options.shard_min_size;
+  }
   if (options.memory_budget > 0 && !p.graph.losses.empty() && !went_through(p.graph, "recompute_activations"))
     p.graph.config[std::string(ir::kMemoryBudget)] = options.memory_budget;
   record_options(p.graph, options);  // first: dumps can be emitted likewise

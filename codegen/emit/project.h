@@ -50,6 +50,8 @@ struct EmitOptions {
   /// As nn::GraphBase::update_in_backward; user error for a graph that has been through its passes.
   bool update_in_backward = false;
   bool data_parallel = false;  ///< as nn::GraphBase::enable_data_parallel; user error for the same graphs
+  int zero_stage = 0;          ///< as nn::GraphBase::enable_zero; 0: what the graph says
+  std::int64_t shard_min_size = 1024;
   std::string data = {};                    ///< default of --data
   std::string test_data = {};               ///< default of --test-data
   std::int64_t epochs = 1;                  ///< default of --epochs

@@ -22,6 +22,7 @@
 #include "ir/ops.h"
 #include "ir/optimizer_kind.h"
 #include "ir/passes/passes.h"
+#include "ir/sharding.h"
 #include "ir/sizes.h"
 
 namespace graven::codegen {
@@ -137,7 +138,14 @@ class Builder {
     if (graph.flag(ir::kDataParallel) && !options.jit_entry) {
       out_.names.data_parallel = true;
       out_.names.engine = "${engine}";
-      style_.api_headers.insert(style_.api_headers.end(), {"kernels/cpu/collectives.h", "runtime/ranks.h"});
+      style_.api_headers.insert(style_.api_headers.end(),
+                                {"kernels/cpu/collectives.h", "runtime/collectives.h", "runtime/ranks.h"});
+      const ir::Sharding sharding(graph);
+      style_.calls.shared_by_ranks = sharding.stage();
+      out_.names.shares_states = sharding.stage() >= 1;
+      out_.names.shares_gradients = sharding.stage() >= 2;
+      out_.names.shard_min_size = sharding.least();
+      if (sharding.stage() >= 1) style_.program_headers.push_back("runtime/shard.h");
     }
     out_.names.needs = style_.needs;
     out_.names.purpose = out_.names.training ? "A training program and library" : "An inference program and library";

@@ -27,7 +27,8 @@ KernelCall update_call(const NodeView& node, std::string name, std::string file,
 KernelCall clip_factor(const NodeView& node) {
   return {.name = "clip_factor",
           .config = {{"max_norm", node.attributes().number("max_norm")},
-                     {"norm_type", node.attributes().number("norm_type")}}};
+                     {"norm_type", node.attributes().number("norm_type")},
+                     {"over_ranks", node.attributes().flag("over_ranks")}}};
 }
 
 KernelCall accumulate(const NodeView& node) {
@@ -38,8 +39,23 @@ KernelCall all_reduce(const NodeView& node) {
   return {.name = "all_reduce", .config = {{"n", node.input(0).shape.numel()}}};
 }
 
-KernelCall finite_step(const NodeView&) {
-  return {.name = "finite_step", .file = "loss_scale", .config_type = "finite_step_config"};
+KernelCall reduce_scatter(const NodeView& node) {
+  return {.name = "reduce_scatter", .config = {{"n", node.input(0).shape.numel()}}};
+}
+
+KernelCall accumulate_shard(const NodeView& node) {
+  return {.name = "accumulate_shard", .config = {{"n", node.input(0).shape.numel()}}};
+}
+
+KernelCall all_gather(const NodeView& node) {
+  return {.name = "all_gather", .config = {{"least", Dim(node.attributes().integer("least"))}}};
+}
+
+KernelCall finite_step(const NodeView& node) {
+  return {.name = "finite_step",
+          .file = "loss_scale",
+          .config_type = "finite_step_config",
+          .config = {{"over_ranks", node.attributes().flag("over_ranks")}}};
 }
 
 KernelCall update_loss_scale(const NodeView& node) {
@@ -102,10 +118,13 @@ KernelCall linear_update(const NodeView& node) {
 std::span<const Row> updates() {
   static constexpr Row kRows[] = {
       {&ir::kAccumulate, accumulate},
+      {&ir::kAccumulateShard, accumulate_shard},
       {&ir::kAdafactor, adafactor},
+      {&ir::kAllGather, all_gather},
       {&ir::kAllReduce, all_reduce},
       {&ir::kClipFactor, clip_factor},
       {&ir::kFiniteStep, finite_step},
+      {&ir::kReduceScatter, reduce_scatter},
       {&ir::kUpdateLossScale, update_loss_scale},
   };
   return kRows;

@@ -21,6 +21,7 @@ const OpDef kFiniteStep{
     .inputs = {{.name = "xs", .variadic = true},
                {"step", InputRole::step},
                {.name = "skipped", .role = InputRole::kept, .dtype = DType::i64}},
+    .attributes = {{"over_ranks", AttributeType::boolean, false, "each rank has its shards of the tensors alone"}},
     .infer = infer_finite_step,
     .cost = cost_of_finite_step,
     .amp = AmpClass::black,

@@ -31,6 +31,10 @@ bool accumulates(const Graph& graph, const PassOptions& options) {
 bool has_ranks(const Graph& graph, const PassOptions& options) {
   return has_no_update(graph, options) && graph.flag(kDataParallel);
 }
+bool shares_updates(const Graph& graph, const PassOptions& options) {
+  return has_update(graph, options) && graph.number(kZeroStage).has_value() &&
+         std::none_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return n.is(kAllGather); });
+}
 bool has_to_unscale(const Graph& graph, const PassOptions& options) {
   return has_no_update(graph, options) && scales_losses(graph);
 }

@@ -6,25 +6,36 @@
 //
 // Each sum begins right behind where its gradient is made, beside the rest of backward, and is done when the update
 // begins (OpDef::collective). So all ranks clip and update by the same numbers, and their parameters stay the same.
+//
+// Where the ranks share what they update (ir/sharding.h), each has its shard of the mean alone: reduce_scatter stands in
+// the place of all_reduce, or accumulate_shard, which adds up the shard alone, in that of both.
 #include <map>
 
 #include "ir/diagnostic.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
+#include "ir/sharding.h"
 
 namespace graven::ir {
 
 void reduce_gradients(Graph& graph, const PassOptions&) {
   const ValueId part = graph.add_hyper(kPartName, DType::i64), parts = graph.add_hyper(kPartsName, DType::i64);
   const Uses uses(graph);
+  const Sharding sharding(graph);
   const std::size_t count = graph.nodes.size();
   std::map<NodeId, Node> behind;
   for (Gradient& g : graph.gradients) {
     const NodeId maker = uses.maker(g.value);
     GRAVEN_CHECK(g.sum != kNone && maker >= 0, "a gradient is reduced over ranks that was not accumulated");
     const std::string parameter = graph.value(g.parameter).name;
-    const ValueId mean = graph.add_node(kAllReduce, {g.value, part, parts}, {}, graph.nodes[at(maker)].origins,
-                                        Phase::backward, "mean_over_ranks(grad(" + parameter + "))")[0];
+    const bool shared = sharding.is_large(graph.type(g.value));
+    if (shared && sharding.stage() > 1) {
+      graph.nodes[at(maker)].op = &kAccumulateShard;
+      continue;
+    }
+    const ValueId mean =
+        graph.add_node(shared ? kReduceScatter : kAllReduce, {g.value, part, parts}, {}, graph.nodes[at(maker)].origins,
+                       Phase::backward, "mean_over_ranks(grad(" + parameter + "))")[0];
     for (Donation& d : graph.donations)
       if (d.variable == g.sum) d.value = mean;
     if (graph.value(g.value).name == "grad(" + parameter + ")") graph.swap_names(g.value, mean);

@@ -8,8 +8,9 @@
 namespace graven::kernels {
 
 struct clip_factor_config {
-  double max_norm;       ///< what the norm may be
-  double norm_type = 2;  ///< the order: positive, or infinity: the largest magnitude
+  double max_norm;          ///< what the norm may be
+  double norm_type = 2;     ///< the order: positive, or infinity: the largest magnitude
+  bool over_ranks = false;  ///< each rank has its shards of the tensors alone
 };
 
 /// For tensors that make `pieces` pieces together: a sum a piece.

@@ -5,7 +5,9 @@
 
 namespace graven::kernels {
 
-struct finite_step_config {};
+struct finite_step_config {
+  bool over_ranks = false;  ///< each rank has its shards of the tensors alone
+};
 
 struct update_loss_scale_config {
   double growth_factor = 2;

@@ -22,6 +22,12 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 namespace detail {
 
+/// What each term is multiplied by. Times one is exact.
+template <class S>
+double reciprocal_of_scale(const S* scale) {
+  return scale == nullptr ? 1 : static_cast<float>(1 / static_cast<double>(*scale));
+}
+
 template <bool First, bool Last, class T>
 [[gnu::noinline]] void accumulate_range(std::int64_t n, T* sum, const T* x, T times, T parts) {
   GRAVEN_INDEPENDENT
@@ -39,8 +45,7 @@ template <class T, class S>
 inline void accumulate(Threads& threads, const accumulate_config& c, T* sum, const T* x, const std::int64_t* part,
                        const std::int64_t* parts, const S* scale) {
   constexpr std::int64_t kPiece = 16384;
-  // Times one is exact.
-  const T times = scale == nullptr ? T(1) : static_cast<T>(static_cast<float>(1 / static_cast<double>(*scale)));
+  const T times = static_cast<T>(detail::reciprocal_of_scale(scale));
   const T count = static_cast<T>(*parts);
   const bool first = *part == 0, last = *part + 1 == *parts;
   const auto range = first ? last ? &detail::accumulate_range<true, true, T> : &detail::accumulate_range<true, false, T>

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "../config/clip_factor.h"
+#include "collectives.h"
 #include "level.h"
 #include "scalar_math.h"
 #include "tensor_list.h"
@@ -86,6 +87,8 @@ inline void clip_factor(Threads& threads, const clip_factor_config& c, T* factor
   double norm = 0;
   for (std::int64_t piece = 0; piece < pieces; ++piece)
     norm = largest ? detail::clip_largest::join(norm, sums[piece]) : norm + sums[piece];
+  if (Collectives* const ranks = threads.collectives(); c.over_ranks && ranks != nullptr)
+    largest ? ranks->largest(&norm, 1) : ranks->sum(&norm, 1);
   if (c.norm_type == 2)
     norm = math::sqrt(norm);
   else if (!largest && c.norm_type != 1)

@@ -1,5 +1,9 @@
 // What kernels ask of the other ranks, the processes that train one model together. Who runs them brings an engine
 // (runtime/ranks.h: MPI); where there is none, there is one rank.
+//
+// What start_...() begins goes on beside what the kernels do next, and is there once finish() has returned. Every rank
+// begins the same, in the same order. The shard of a rank are its elements of a tensor that all ranks share
+// (runtime/shard.h).
 #pragma once
 
 #include <cstdint>
@@ -7,12 +11,30 @@
 namespace graven::kernels {
 
 struct Collectives {
+  /// One part's mean over the ranks, as it is added to a sum over the parts of a step (accumulate.h).
+  struct Accumulation {
+    bool first, last;     ///< part of the step
+    double times, parts;  ///< what each element is multiplied by, and in the end divided by
+  };
+
   /// How many ranks there are.
   virtual int size() const = 0;
-  /// Begins to add up `n` elements over all ranks, in place: they are the sums once the engine says that all is done,
-  /// and nobody may touch them before. Every rank begins the same sums in the same order.
-  virtual void start_sum(float* x, std::int64_t n) = 0;
-  virtual void start_sum(double* x, std::int64_t n) = 0;
+  /// x becomes the mean over all ranks. Nobody may touch it before.
+  virtual void start_mean(float* x, std::int64_t n) = 0;
+  virtual void start_mean(double* x, std::int64_t n) = 0;
+  /// This rank's shard of x becomes that of the mean; the others' are of no use any more.
+  virtual void start_shard_of_mean(float* x, std::int64_t n) = 0;
+  virtual void start_shard_of_mean(double* x, std::int64_t n) = 0;
+  /// `sum`, a shard of n elements, takes in its part of the mean of x, which is free at once.
+  virtual void start_adding_shard(float* sum, const float* x, std::int64_t n, const Accumulation& how) = 0;
+  virtual void start_adding_shard(double* sum, const double* x, std::int64_t n, const Accumulation& how) = 0;
+  /// Each rank's shard of x for all of them.
+  virtual void start_gather(float* x, std::int64_t n) = 0;
+  virtual void start_gather(double* x, std::int64_t n) = 0;
+  virtual void finish() = 0;
+  /// n numbers added up over all ranks, in their order, and the largest of each (NaN is larger than any), at once.
+  virtual void sum(double* x, std::int64_t n) = 0;
+  virtual void largest(double* x, std::int64_t n) = 0;
 
  protected:
   ~Collectives() = default;

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "../config/loss_scale.h"
+#include "collectives.h"
 #include "functor.h"
 #include "level.h"
 #include "tensor_list.h"
@@ -37,13 +38,18 @@ template <class T>
 }  // namespace detail
 
 template <class T>
-inline void finite_step(Threads& threads, const finite_step_config&, std::int64_t* number, std::int64_t count,
+inline void finite_step(Threads& threads, const finite_step_config& c, std::int64_t* number, std::int64_t count,
                         const T* const* xs, const std::int64_t* sizes, const std::int64_t* step,
                         std::int64_t* skipped) {
   int others = 0;  // of several threads: they write the same
   for_each_range(threads, count, sizes, [&](std::int64_t t, std::int64_t first, std::int64_t n) {
     if (!detail::all_finite(n, xs[t] + first)) __atomic_store_n(&others, 1, __ATOMIC_RELAXED);
   });
+  if (Collectives* const ranks = threads.collectives(); c.over_ranks && ranks != nullptr) {
+    double found = others;
+    ranks->largest(&found, 1);
+    others = found > 0 ? 1 : 0;
+  }
   *number = others == 0 ? *step - *skipped : 0;
   *skipped += others;
 }

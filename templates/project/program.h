@@ -149,6 +149,9 @@ struct Step {
   const Gradients& grad;
 {% endif %}
   const States& state;
+{% if shares_states %}
+  const graven::runtime::Shard& shard;  ///< this rank's part of what the ranks share
+{% endif %}
 {% else %}
   const Outputs& out;
   const Parameters& param;

@@ -14,6 +14,7 @@
 #include "kernels/cpu/all_reduce.h"
 #include "tests/frontend/error_text.h"
 #include "tests/projects/data.h"
+#include "tests/projects/launchers.h"
 
 namespace graven {
 namespace {
@@ -21,9 +22,13 @@ namespace {
 namespace fs = std::filesystem;
 using codegen::ProcessResult;
 
+using tests::build_project;
 using tests::kClasses;
 using tests::kFeatures;
+using tests::Launcher;
+using tests::launchers;
 using tests::read_file;
+using tests::run_ranks;
 using tests::write_data;
 
 constexpr std::int64_t kBatch = 4, kSamples = 48;
@@ -42,23 +47,6 @@ struct Classify : nn::Graph<Classify> {
   }
 };
 
-struct Launcher {
-  std::string name, compiler;
-  std::vector<std::string> command;  ///< before the number of ranks
-};
-
-std::vector<Launcher> launchers() {
-  std::vector<Launcher> found;
-  // Processors may be fewer than ranks, and tests run as root in containers.
-  for (const Launcher& l : {Launcher{"openmpi",
-                                     "/usr/bin/mpicxx.openmpi",
-                                     {"env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                                      "/usr/bin/mpirun.openmpi", "--oversubscribe", "-n"}},
-                            Launcher{"mpich", "/usr/bin/mpicxx.mpich", {"/usr/bin/mpiexec.mpich", "-n"}}})
-    if (fs::exists(l.compiler)) found.push_back(l);
-  return found;
-}
-
 class Ranks : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -75,34 +63,18 @@ class Ranks : public testing::Test {
     graph.compile(images, labels);
     codegen::emit(graph, work() / "ranks", {.name = "ranks", .format = false});
     for (const Launcher& l : launchers())
-      build("ranks", l.name, {"-DGRAVEN_MPI=ON", "-DMPI_CXX_COMPILER=" + l.compiler});
-    build("ranks", "alone", {});
+      build_project(work() / "ranks", l.name, {"-DGRAVEN_MPI=ON", "-DMPI_CXX_COMPILER=" + l.compiler});
+    build_project(work() / "ranks", "alone", {});
     manual_seed(3);
     Classify without;
     without.compile(images, labels);
     codegen::emit(without, work() / "without", {.name = "without", .format = false});
-    build("without", "alone", {});
+    build_project(work() / "without", "alone", {});
   }
   void SetUp() override {
     if (launchers().empty()) GTEST_SKIP() << "no MPI is installed (scripts/packages.txt)";
   }
 
-  static void build(const std::string& project, const std::string& engine, std::vector<std::string> options) {
-    const std::string folder = (work() / project).string(), to = folder + "/build-" + engine;
-    std::vector<std::string> configure = {"cmake",
-                                          "-S",
-                                          folder,
-                                          "-B",
-                                          to,
-                                          "-DGRAVEN_LEVELS=base",
-                                          "-DCMAKE_CXX_FLAGS_RELEASE=-O1",
-                                          "-DCMAKE_CXX_FLAGS=-Werror"};
-    configure.insert(configure.end(), options.begin(), options.end());
-    for (const auto& command : {configure, std::vector<std::string>{"cmake", "--build", to, "-j2"}}) {
-      const ProcessResult r = codegen::run_process(command, {.seconds = 600});
-      ASSERT_EQ(r.exit_status, 0) << r.output;
-    }
-  }
   static fs::path work() { return fs::path(GRAVEN_BINARY_DIR) / "ranks_work"; }
   static std::string program(const std::string& engine) {
     return (work() / "ranks" / ("build-" + engine) / "ranks").string();
@@ -114,48 +86,34 @@ class Ranks : public testing::Test {
     return all;
   }
   static std::string path(const std::string& out) { return (work() / out).string(); }
-  static ProcessResult run(const Launcher& l, int ranks, const std::string& what,
-                           const std::vector<std::string>& with) {
-    std::vector<std::string> command = l.command;
-    command.push_back(std::to_string(ranks));
-    command.push_back(what);
-    command.insert(command.end(), with.begin(), with.end());
-    return codegen::run_process(command, {.directory = work().string(), .seconds = 120});
-  }
   static ProcessResult alone(const std::vector<std::string>& with) {
     std::vector<std::string> command = {program("alone")};
     command.insert(command.end(), with.begin(), with.end());
     return codegen::run_process(command, {.directory = work().string(), .seconds = 120});
   }
-
-  /// The largest difference of two runs' parameters, relative to the largest of the parameter.
+  static ProcessResult run(const Launcher& l, int ranks, const std::string& what,
+                           const std::vector<std::string>& with) {
+    return run_ranks(l, ranks, what, with, work());
+  }
   static double difference(const std::string& a, const std::string& b) {
-    double worst = 0;
-    const auto of_a = nn::load(path(a) + "/latest/weights.safetensors"),
-               of_b = nn::load(path(b) + "/latest/weights.safetensors");
-    EXPECT_EQ(of_a.size(), of_b.size());
-    for (std::size_t v = 0; v < of_a.size(); ++v) {
-      const auto& [name, t] = of_a[v];
-      EXPECT_EQ(of_b[v].first, name);
-      // Running statistics are those of the first rank's batches.
-      if (name.find("running") != std::string::npos || name.find("tracked") != std::string::npos) continue;
-      const std::vector<double> x = t.to_vector<double>(), y = of_b[v].second.to_vector<double>();
-      double largest = 0, apart = 0;
-      for (std::size_t i = 0; i < x.size(); ++i) {
-        largest = std::max(largest, std::abs(x[i]));
-        apart = std::max(apart, std::abs(x[i] - y[i]));
-      }
-      worst = std::max(worst, apart / largest);
-    }
-    return worst;
+    return tests::difference(path(a) + "/latest/weights.safetensors", path(b) + "/latest/weights.safetensors");
   }
 };
 
 TEST(AllReduce, BeginsBehindTheLastPart) {
   struct Fake final : kernels::Collectives {
     int size() const override { return 4; }
-    void start_sum(float* x, std::int64_t n) override { begun.emplace_back(x, x + n); }
-    void start_sum(double*, std::int64_t) override { FAIL(); }
+    void start_mean(float* x, std::int64_t n) override { begun.emplace_back(x, x + n); }
+    void start_mean(double*, std::int64_t) override { FAIL(); }
+    void start_shard_of_mean(float*, std::int64_t) override { FAIL(); }
+    void start_shard_of_mean(double*, std::int64_t) override { FAIL(); }
+    void start_adding_shard(float*, const float*, std::int64_t, const Accumulation&) override { FAIL(); }
+    void start_adding_shard(double*, const double*, std::int64_t, const Accumulation&) override { FAIL(); }
+    void start_gather(float*, std::int64_t) override { FAIL(); }
+    void start_gather(double*, std::int64_t) override { FAIL(); }
+    void finish() override { FAIL(); }
+    void sum(double*, std::int64_t) override { FAIL(); }
+    void largest(double*, std::int64_t) override { FAIL(); }
     std::vector<std::vector<float>> begun;
   } fake;
   kernels::Threads threads(2);
@@ -168,7 +126,7 @@ TEST(AllReduce, BeginsBehindTheLastPart) {
   EXPECT_TRUE(fake.begun.empty());
   EXPECT_EQ(x, (std::vector<float>{4, 8, -2}));
   kernels::all_reduce(threads, {.n = 3}, x.data(), &last, &parts);
-  EXPECT_EQ(fake.begun, (std::vector<std::vector<float>>{{1, 2, -0.5f}}));
+  EXPECT_EQ(fake.begun, (std::vector<std::vector<float>>{{4, 8, -2}}));
 }
 
 TEST_F(Ranks, ComputeWhatOneProcessDoesWithAsManyBatches) {

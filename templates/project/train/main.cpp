@@ -7,6 +7,9 @@
 {% endif %}
 
 #include "model.h"
+{% if shares_states %}
+#include "runtime/ranks.h"
+{% endif %}
 #include "runtime/train.h"
 
 namespace runtime = graven::runtime;
@@ -98,7 +101,15 @@ class Program final : public runtime::TrainableModel {
   }
 {% endif %}
   std::vector<Variable> weights() override { return variables(model_->parameters()); }
+{% if shares_states %}
+  std::vector<Variable> states() override {
+    std::vector<Variable> list = variables(model_->states());
+    for (Variable& v : list) v.shard = runtime::Ranks::all().shard(@{ shard_min_size }@);
+    return list;
+  }
+{% else %}
   std::vector<Variable> states() override { return variables(model_->states()); }
+{% endif %}
   double step(const void* const* inputs, std::int64_t@{ batch_if_passed }@,
               const runtime::StepNumbers& numbers) override {
     @{ namespace }@::Hyper hyper;

@@ -89,6 +89,9 @@ struct Tensor {
   const char* dtype;    ///< "f32"
   std::vector<std::int64_t> shape;
   void* data;
+{% if shares_states %}
+  std::int64_t count;  ///< elements at `data`: of what the ranks share, this one's, which stand in a row
+{% endif %}
 };
 
 class GRAVEN_API Model {

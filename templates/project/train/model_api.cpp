@@ -30,12 +30,7 @@ constexpr std::size_t kAllArenaBytes = kArenaBytes;
 {% endif %}
 
 {% if data_parallel %}
-/// What kernels ask of the other ranks.
-struct OtherRanks final : Collectives {
-  int size() const override { return runtime::Ranks::all().size(); }
-  void start_sum(float* x, std::int64_t n) override { runtime::Ranks::all().start_sum(x, n); }
-  void start_sum(double* x, std::int64_t n) override { runtime::Ranks::all().start_sum(x, n); }
-} other_ranks;
+runtime::RankCollectives<Collectives> other_ranks;
 
 {% endif %}
 /// Before anything is changed: the optimizers' first step is number 1.
@@ -54,7 +49,11 @@ Hyper complete(Hyper hyper) {
 }
 
 {% endif %}
+{% if shares_states %}
+Tensor tensor(const runtime::Variable& v) { return {v.path, runtime::name(v.dtype), v.shape, v.data, v.count()}; }
+{% else %}
 Tensor tensor(const runtime::Variable& v) { return {v.path, runtime::name(v.dtype), v.shape, v.data}; }
+{% endif %}
 std::vector<Tensor> tensors(const std::vector<runtime::Variable>& variables) {
   std::vector<Tensor> list;
   for (const auto& v : variables) list.push_back(tensor(v));
@@ -68,10 +67,14 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% if not updates_in_backward %}
 #define GRAVEN_PARAM(name, dtype, path, ...)                           \
   weights.add(param.name, path, runtime::DType::dtype, {__VA_ARGS__}); \
-  gradients.add(grad.name, path, runtime::DType::dtype, {__VA_ARGS__});
+  gradients.add(grad.name, path, runtime::DType::dtype, {__VA_ARGS__}{% if shares_gradients %}, shard{% endif %});
 {% endif %}
 #define GRAVEN_FIXED(name, dtype, path, ...) weights.add(param.name, path, runtime::DType::dtype, {__VA_ARGS__});
+{% if shares_states %}
+#define GRAVEN_STATE(name, dtype, path, ...) states.add(state.name, path, runtime::DType::dtype, {__VA_ARGS__}, shard);
+{% else %}
 #define GRAVEN_STATE(name, dtype, path, ...) states.add(state.name, path, runtime::DType::dtype, {__VA_ARGS__});
+{% endif %}
 #include "params.h"
 {% if on_device %}
 {% for input in inputs %}
@@ -119,7 +122,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 
   /// With the largest sizes that there can be.
   Step whole_step() {
-    return {device.execution(), in, param, {% if not updates_in_backward %}grad, {% endif %}state, buf, hyper};
+    return {device.execution(), in, param, {% if not updates_in_backward %}grad, {% endif %}state, {% if shares_states %}shard, {% endif %}buf, hyper};
   }
   /// Sends the inputs on their way.
   Step step(@{ parameters }@) {
@@ -171,6 +174,10 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   Gradients grad;
 {% endif %}
   States state;
+{% if shares_states %}
+  /// Tensors of fewer elements every rank has whole.
+  const runtime::Shard shard = runtime::Ranks::all().shard(@{ shard_min_size }@);
+{% endif %}
   Buffers buf;
 {% if evaluates_apart %}
   EvaluationBuffers evaluation_buf;

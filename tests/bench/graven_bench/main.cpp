@@ -46,6 +46,7 @@ struct Settings {
   std::string target;
   std::string amp;  ///< empty: as recorded
   bool data_parallel = false;
+  int zero_stage = 0;
   bool emit_only = false;
 };
 
@@ -54,7 +55,7 @@ int bench(const Settings& settings) {
   std::string directory = settings.directory;
   const auto start = Clock::now();
   graven::bench::Workload workload = graven::bench::make_workload(name);
-  const bool on_gpu = settings.target == "cuda";
+  const bool on_gpu = settings.target == "cuda", ranks = settings.data_parallel || settings.zero_stage > 0;
   // A device updates all parameters in one launch, which is faster than one for each gradient.
   if (on_gpu) workload.graph.config.erase(std::string(graven::ir::kUpdateInBackward));
   if (!settings.amp.empty())
@@ -62,17 +63,17 @@ int bench(const Settings& settings) {
   if (directory.empty()) {
     std::string base = graven::codegen::ArtefactCache::default_directory();
     if (base.empty()) base = fs::temp_directory_path() / "graven";
-    directory =
-        base + (on_gpu ? "/bench-cuda/" : "/bench/") + name + settings.amp + (settings.data_parallel ? "-ranks" : "");
+    directory = base + (on_gpu ? "/bench-cuda/" : "/bench/") + name + settings.amp + (ranks ? "-ranks" : "");
   }
   fs::create_directories(directory);
   // A gradient that is used up within backward has no mean over ranks.
-  if (settings.data_parallel) workload.graph.config.erase(std::string(graven::ir::kUpdateInBackward));
+  if (ranks) workload.graph.config.erase(std::string(graven::ir::kUpdateInBackward));
   graven::codegen::EmitOptions options;
   options.name = "bench";
   options.weights = workload.weights;
   options.target = settings.target;
-  options.data_parallel = settings.data_parallel;
+  options.data_parallel = ranks;
+  options.zero_stage = settings.zero_stage;
   graven::codegen::emit(workload.graph, directory, options);
   if (settings.emit_only) return 0;
   const std::string program = graven::codegen::build_project(directory);
@@ -134,6 +135,8 @@ int main(int argc, char** argv) {
   app.add_flag(
       "--data-parallel", settings.data_parallel,
       "Ranks may share a step: with --emit-only, build the project with -DGRAVEN_MPI=ON and start it by mpirun");
+  app.add_option("--zero", settings.zero_stage, "Such ranks share the states of optimizers (1), and gradients (2)")
+      ->check(CLI::Range(1, 2));
   app.add_option("--amp", settings.amp, "Mixed precision in bf16 or f16, as enable_amp asks for it")
       ->check(CLI::IsMember({"bf16", "f16"}));
   app.add_flag("--emit-only", settings.emit_only, "Write the project, and neither build nor time it");

@@ -1,0 +1,46 @@
+#include "ir/sharding.h"
+
+#include <string>
+
+#include "ir/diagnostic.h"
+#include "ir/op.h"
+
+namespace graven::ir {
+
+namespace {
+
+std::int64_t integer_option(const Graph& graph, std::string_view key, std::int64_t fallback, double most,
+                            const char* expected) {
+  const double value = graph.number(key).value_or(static_cast<double>(fallback));
+  if (!(value >= 1 && value <= most) || value != static_cast<double>(static_cast<std::int64_t>(value)))
+    throw UserError("config." + std::string(key) + ": expected " + expected + ", found " + std::to_string(value));
+  return static_cast<std::int64_t>(value);
+}
+
+}  // namespace
+
+Sharding::Sharding(const Graph& graph) {
+  if (!graph.number(kZeroStage)) return;
+  stage_ = static_cast<int>(integer_option(graph, kZeroStage, 1, 2, "1 or 2"));
+  least_ = integer_option(graph, kShardMinSize, 1024, 1e15, "an integer of at least 1");
+  if (!graph.flag(kDataParallel))
+    throw UserError("config." + std::string(kZeroStage) + ": expected a data parallel graph (config." +
+                    std::string(kDataParallel) + "), found one without ranks");
+  for (const Gradient& g : graph.gradients)
+    if (g.sum != kNone && stage_ >= 2 && is_large(graph.type(g.sum))) shard_[g.sum] = true;
+  for (const Node& node : graph.nodes) {
+    if (!is_update(*node.op)) continue;
+    const InputRange parameters = input_range(node, InputRole::parameter);
+    for (std::size_t i = 0; i < node.op->inputs.size(); ++i) {
+      const InputSpec& spec = node.op->inputs[i];
+      if (spec.role != InputRole::state || spec.shape != StateShape::parameter) continue;
+      const InputRange states = input_range(*node.op, node.inputs.size(), i);
+      for (std::size_t p = 0; p < states.count; ++p)
+        if (const ValueId state = node.inputs[states.begin + p];
+            state != kNone && is_large(graph.type(node.inputs[parameters.begin + p])))
+          shard_[state] = true;
+    }
+  }
+}
+
+}  // namespace graven::ir

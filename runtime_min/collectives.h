@@ -1,0 +1,31 @@
+// What kernels ask of the other ranks, answered by Ranks. `Interface` is kernels/cpu/collectives.h's: the kernels do
+// not know the run time, nor it them.
+#pragma once
+
+#include "ranks.h"
+
+namespace graven::runtime {
+
+template <class Interface>
+struct RankCollectives final : Interface {
+  using Accumulation = typename Interface::Accumulation;
+
+  int size() const override { return Ranks::all().size(); }
+  void start_mean(float* x, std::int64_t n) override { Ranks::all().start_mean(x, n); }
+  void start_mean(double* x, std::int64_t n) override { Ranks::all().start_mean(x, n); }
+  void start_shard_of_mean(float* x, std::int64_t n) override { Ranks::all().start_shard_of_mean(x, n); }
+  void start_shard_of_mean(double* x, std::int64_t n) override { Ranks::all().start_shard_of_mean(x, n); }
+  void start_adding_shard(float* sum, const float* x, std::int64_t n, const Accumulation& how) override {
+    Ranks::all().start_adding_shard(sum, x, n, {how.first, how.last, how.times, how.parts});
+  }
+  void start_adding_shard(double* sum, const double* x, std::int64_t n, const Accumulation& how) override {
+    Ranks::all().start_adding_shard(sum, x, n, {how.first, how.last, how.times, how.parts});
+  }
+  void start_gather(float* x, std::int64_t n) override { Ranks::all().start_gather(x, n); }
+  void start_gather(double* x, std::int64_t n) override { Ranks::all().start_gather(x, n); }
+  void finish() override { Ranks::all().finish(); }
+  void sum(double* x, std::int64_t n) override { Ranks::all().sum(x, static_cast<std::size_t>(n)); }
+  void largest(double* x, std::int64_t n) override { Ranks::all().largest(x, static_cast<std::size_t>(n)); }
+};
+
+}  // namespace graven::runtime

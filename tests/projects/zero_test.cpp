@@ -1,0 +1,193 @@
+// Emitted projects whose ranks share states, gradients and parameters (enable_zero): whatever the number of ranks and
+// the sizes, what they compute is what one process does, and so is what their checkpoints hold.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "codegen/emit/project.h"
+#include "graven/graven.h"
+#include "runtime_min/shard.h"
+#include "tests/frontend/error_text.h"
+#include "tests/projects/data.h"
+#include "tests/projects/launchers.h"
+
+namespace graven {
+namespace {
+
+namespace fs = std::filesystem;
+using codegen::ProcessResult;
+using tests::kClasses;
+using tests::kFeatures;
+using tests::Launcher;
+using tests::launchers;
+using tests::read_file;
+
+constexpr std::int64_t kBatch = 4, kSamples = 48, kLeast = 64;
+
+struct Network : nn::Module<Network> {
+  // 3 * 301 and 301 * 53 elements: no number of ranks divides them.
+  nn::Linear first = child("first", nn::Linear(kFeatures, 301)), second = child("second", nn::Linear(301, 53)),
+             third = child("third", nn::Linear(53, kClasses));
+  nn::Dropout dropout = child("dropout", nn::Dropout(0.2));
+  Tensor forward(const Tensor& x) { return third(relu(second(dropout(relu(first(x)))))); }
+};
+
+/// Two optimizers, one clips; and an average of the weights that reads what all ranks have updated.
+struct Classify : nn::Graph<Classify> {
+  Network model = child("model", Network());
+  Network average = child("average", Network());
+  optim::SGD sgd{model.first.parameters(), {.lr = 0.05, .momentum = 0.9, .clip_grad_max_norm = 0.05}};
+  // A large epsilon: steps go by the size of gradients, not by the sign of those that are rounding alone.
+  optim::AdamW adam{{model.second.weight, model.second.bias, model.third.weight, model.third.bias},
+                    {.lr = 0.02, .eps = 0.05, .weight_decay = 0.01}};
+  Classify() {
+    average.requires_grad_(false);
+    add_optimizer(sgd);
+    add_optimizer(adam);
+  }
+  Tensor build(Tensor images, Tensor labels) {
+    Tensor loss = cross_entropy(model(images), labels);
+    loss.backward();
+    nn::AfterUpdate after;
+    nn::utils::update_average_(average, model, 0.9);
+    return loss;
+  }
+};
+
+class Zero : public testing::TestWithParam<int> {
+ protected:
+  static void SetUpTestSuite() {
+    fs::remove_all(work());
+    fs::create_directories(work());
+    tests::write_data(work() / "data/train", kSamples, 1);
+    tests::write_data(work() / "data/test", 11, 2);
+  }
+  static fs::path work() { return fs::path(GRAVEN_BINARY_DIR) / "zero_work"; }
+  static std::string path(const std::string& out) { return (work() / out).string(); }
+  std::string project() const { return "stage_" + std::to_string(GetParam()); }
+  std::string program(const Launcher& l) const {
+    return (work() / project() / ("build-" + l.name) / project()).string();
+  }
+  static std::vector<std::string> options(const std::string& out, const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"--data", path("data"), "--out", path(out), "--seed", "5", "--threads", "1"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  void train(const Launcher& l, int ranks, const std::string& out, const std::vector<std::string>& more) const {
+    const ProcessResult r = tests::run_ranks(l, ranks, program(l), options(out, more), work());
+    EXPECT_EQ(r.exit_status, 0) << r.output;
+  }
+  static void expect_near(const std::string& a, const std::string& b) {
+    for (const char* file : {"/latest/weights.safetensors", "/latest/optimizer.safetensors"})
+      EXPECT_LT(tests::difference(path(a) + file, path(b) + file), 2e-5) << a << ", " << b << file;
+  }
+};
+
+TEST_P(Zero, RanksComputeWhatOneProcessDoes) {
+  if (launchers().empty()) GTEST_SKIP() << "no MPI is installed (scripts/packages.txt)";
+  manual_seed(3);
+  Classify graph;
+  graph.enable_zero(GetParam(), kLeast);
+  EXPECT_NE(graph.repr().find(", zero_stage=" + std::to_string(GetParam()) + ", shard_min_size=64"), std::string::npos);
+  graph.compile(spec({kBatch, kFeatures}, "images"), spec({kBatch}, i64, "labels"));
+  codegen::emit(graph, work() / project(), {.name = project(), .format = false});
+  const Launcher of_all = launchers().front();
+  for (const Launcher& l : launchers())
+    tests::build_project(work() / project(), l.name, {"-DGRAVEN_MPI=ON", "-DMPI_CXX_COMPILER=" + l.compiler});
+  const std::string prefix = project() + "_";
+  for (const int ranks : {2, 3}) {
+    const std::string n = std::to_string(ranks), one = prefix + "one_" + n;
+    train(of_all, 1, one, {"--epochs", "2", "--accumulation-steps", std::to_string(2 * ranks)});
+    for (const Launcher& l : launchers()) {
+      const std::string out = prefix + l.name + n;
+      train(l, ranks, out, {"--epochs", "2", "--accumulation-steps", "2"});
+      expect_near(one, out);
+    }
+  }
+  // Stopped and gone on with: bit for bit with as many ranks, and by other numbers of them.
+  const std::string straight = prefix + "straight", cut = prefix + "cut", mixed = prefix + "mixed";
+  train(of_all, 3, straight, {"--epochs", "3", "--accumulation-steps", "2"});
+  train(of_all, 3, cut, {"--epochs", "3", "--accumulation-steps", "2", "--steps", "3"});
+  train(of_all, 3, cut, {"--epochs", "3", "--resume"});
+  for (const char* file : {"weights.safetensors", "optimizer.safetensors", "manifest.json"})
+    EXPECT_EQ(read_file(path(straight) + "/latest/" + file), read_file(path(cut) + "/latest/" + file)) << file;
+  train(of_all, 2, mixed, {"--epochs", "3", "--accumulation-steps", "3", "--steps", "2"});
+  train(of_all, 1, mixed, {"--epochs", "3", "--steps", "4", "--resume"});
+  train(launchers().back(), 6, mixed, {"--epochs", "3", "--resume"});
+  expect_near(straight, mixed);
+}
+
+INSTANTIATE_TEST_SUITE_P(Stage, Zero, testing::Values(1, 2),
+                         [](const auto& info) { return std::to_string(info.param); });
+
+TEST(Shards, CoverEachElementOnce) {
+  for (const std::int64_t ranks : {1, 2, 3, 7, 64})
+    for (const std::int64_t n : {0, 1, 2, 9, 10, 63, 64, 65, 1000}) {
+      std::int64_t next = 0, counted = 0;
+      for (std::int64_t r = 0; r < ranks; ++r) {
+        const runtime::Shard s{r, ranks, 10};
+        counted += s.counted(n);
+        if (n < 10 || ranks == 1) {
+          EXPECT_EQ(s.first(n), 0);
+          EXPECT_EQ(s.count(n), n);
+          next = n;
+          continue;
+        }
+        EXPECT_EQ(s.first(n), next) << n << " of " << ranks;
+        EXPECT_LE(s.count(n), (n + ranks - 1) / ranks);
+        next += s.count(n);
+      }
+      EXPECT_EQ(next, n) << ranks;
+      EXPECT_EQ(counted, n) << ranks;
+    }
+}
+
+TEST(ZeroOfGraphs, WhatDoesNotGoTogether) {
+  struct Small : nn::Graph<Small> {
+    nn::Linear model = child("model", nn::Linear(kFeatures, 40));
+    using GraphBase::add_optimizer;
+    bool clips_values = false;
+    Tensor build(Tensor x) {
+      Tensor loss = model(x).square().mean();
+      loss.backward();
+      if (clips_values) nn::utils::clip_grad_value_(model.parameters(), 0.1);
+      return loss;
+    }
+  };
+  const auto said = [](auto change) {
+    Small graph;
+    return test::error_of([&] {
+      change(graph);
+      if (!graph.training()) {
+        optim::SGD sgd(graph.model.parameters(), {.lr = 0.1});
+        graph.add_optimizer(sgd);
+      }
+      graph.enable_zero(2, 64);
+      graph(zeros({4, kFeatures}));
+    });
+  };
+  const struct {
+    std::string text, expected;
+  } cases[] = {
+      {said([](Small&) {}), "no error"},
+      {said([](Small& g) { g.enable_zero(3); }), "enable_zero: expected stage 1"},
+      {said([](Small& g) { g.enable_zero(0); }), "enable_zero: expected stage 1"},
+      {said([](Small& g) { g.enable_zero(1, 1); }), "enable_zero: expected a shard_min_size of at least 2, got 1"},
+      {said([](Small& g) {
+         optim::LAMB lamb(g.model.parameters(), {.lr = 0.1});
+         g.add_optimizer(lamb);
+       }),
+       "enable_zero: the optimizer lamb of the graph Small looks at whole parameters"},
+      {said([](Small& g) { g.clips_values = true; }), "enable_zero: clamp"},
+      {said([](Small& g) { g.update_in_backward(); }), "asks for update_in_backward, and to be data parallel"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_NE(c.text.find(c.expected), std::string::npos) << c.expected << "\n" << c.text;
+  }
+}
+
+}  // namespace
+}  // namespace graven
