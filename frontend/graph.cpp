@@ -532,9 +532,9 @@ void GraphBase::enable_data_parallel(bool on, Location where) {
 
 void GraphBase::enable_zero(int stage, std::int64_t shard_min_size, Location where) {
   state_->require_not_recorded("enable_zero", where);
-  if (stage < 1 || stage > 2)
-    fail_at("enable_zero: expected stage 1 (states of optimizers) or 2 (and gradients), got " + std::to_string(stage) +
-                (stage == 3 ? "; parameters (stage 3) are not shared yet" : ""),
+  if (stage < 1 || stage > 3)
+    fail_at("enable_zero: expected stage 1 (states of optimizers), 2 (and gradients) or 3 (and parameters), got " +
+                std::to_string(stage),
             where);
   if (shard_min_size < 2)
     fail_at("enable_zero: expected a shard_min_size of at least 2, got " + std::to_string(shard_min_size), where);

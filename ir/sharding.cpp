@@ -21,13 +21,16 @@ std::int64_t integer_option(const Graph& graph, std::string_view key, std::int64
 
 Sharding::Sharding(const Graph& graph) {
   if (!graph.number(kZeroStage)) return;
-  stage_ = static_cast<int>(integer_option(graph, kZeroStage, 1, 2, "1 or 2"));
+  stage_ = static_cast<int>(integer_option(graph, kZeroStage, 1, 3, "1, 2 or 3"));
   least_ = integer_option(graph, kShardMinSize, 1024, 1e15, "an integer of at least 1");
   if (!graph.flag(kDataParallel))
     throw UserError("config." + std::string(kZeroStage) + ": expected a data parallel graph (config." +
                     std::string(kDataParallel) + "), found one without ranks");
   for (const Gradient& g : graph.gradients)
-    if (g.sum != kNone && stage_ >= 2 && is_large(graph.type(g.sum))) shard_[g.sum] = true;
+    if (is_large(graph.type(g.parameter))) {
+      if (g.sum != kNone && stage_ >= 2) shard_[g.sum] = true;
+      if (stage_ >= 3) shard_[g.parameter] = true;
+    }
   for (const Node& node : graph.nodes) {
     if (!is_update(*node.op)) continue;
     const InputRange parameters = input_range(node, InputRole::parameter);

@@ -25,7 +25,8 @@ class Sharding {
   std::int64_t least() const { return least_; }
   /// Whether a tensor of this type is large enough to be shared.
   bool is_large(const TensorType& type) const { return stage_ > 0 && type.shape.numel().maximum() >= least_; }
-  /// Whether a rank's memory holds its shard of the variable alone: a state of the optimizer, the sum of a gradient.
+  /// Whether a rank's memory holds its shard of the variable alone: a state of the optimizer, the sum of a gradient, a
+  /// parameter.
   bool is_shard(ValueId variable) const { return shard_(variable); }
 
  private:

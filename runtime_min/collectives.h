@@ -2,6 +2,8 @@
 // not know the run time, nor it them.
 #pragma once
 
+#include <cstring>
+
 #include "ranks.h"
 
 namespace graven::runtime {
@@ -23,9 +25,21 @@ struct RankCollectives final : Interface {
   }
   void start_gather(float* x, std::int64_t n) override { Ranks::all().start_gather(x, n); }
   void start_gather(double* x, std::int64_t n) override { Ranks::all().start_gather(x, n); }
-  void finish() override { Ranks::all().finish(); }
+  void finish_gathers() override { Ranks::all().finish_gathers(); }
+  void gather(float* whole, const float* x, std::int64_t n) override { gather_any(whole, x, n); }
+  void gather(double* whole, const double* x, std::int64_t n) override { gather_any(whole, x, n); }
   void sum(double* x, std::int64_t n) override { Ranks::all().sum(x, static_cast<std::size_t>(n)); }
   void largest(double* x, std::int64_t n) override { Ranks::all().largest(x, static_cast<std::size_t>(n)); }
+
+ private:
+  template <class T>
+  static void gather_any(T* whole, const T* x, std::int64_t n) {
+    Ranks& ranks = Ranks::all();
+    const Shard shard = ranks.shard(1);
+    std::memcpy(shard.of(whole, n), x, static_cast<std::size_t>(shard.count(n)) * sizeof(T));
+    ranks.start_gather(whole, n);
+    ranks.finish_gathers();
+  }
 };
 
 }  // namespace graven::runtime

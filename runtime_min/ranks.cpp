@@ -230,6 +230,17 @@ struct Ranks::Engine {
     });
   }
 
+  void finish_gathers(double limit) {
+    for (std::size_t i = 0; i < count; ++i)
+      if (bucket(i).kind == Kind::gather) close(bucket(i));
+    wait(limit, [&] {
+      progress();
+      for (std::size_t i = 0; i < count; ++i)
+        if (bucket(i).kind == Kind::gather && bucket(i).state != Bucket::State::done) return false;
+      return true;
+    });
+  }
+
   Bucket& open(double limit, Kind kind, MPI_Datatype type) {
     for (std::size_t i = 0; i < count; ++i)
       if (Bucket& b = bucket(i); b.state == Bucket::State::open && b.kind == kind && b.type == type) return b;
@@ -339,6 +350,10 @@ void Ranks::finish() {
     engine_->progress();
     return engine_->count == 0;
   });
+}
+
+void Ranks::finish_gathers() {
+  if (size_ > 1) engine_->finish_gathers(time_limit_);
 }
 
 std::vector<double> Ranks::gathered(const double* x, std::size_t n) {
@@ -453,6 +468,7 @@ void Ranks::start_adding_shard(double*, const double*, std::int64_t, const Accum
 void Ranks::start_gather(float*, std::int64_t) {}
 void Ranks::start_gather(double*, std::int64_t) {}
 void Ranks::finish() {}
+void Ranks::finish_gathers() {}
 void Ranks::sum(double*, std::size_t) {}
 void Ranks::largest(double*, std::size_t) {}
 void Ranks::broadcast(void*, std::size_t) {}

@@ -65,8 +65,9 @@ class Ranks {
   /// Each rank's shard of x for all of them.
   void start_gather(float* x, std::int64_t n);
   void start_gather(double* x, std::int64_t n);
-  /// Waits for all that was begun.
+  /// Waits for all that was begun; for what start_gather() has.
   void finish();
+  void finish_gathers();
 
   /// Adds up, in the order of the ranks: the same bits everywhere.
   void sum(double* x, std::size_t n);

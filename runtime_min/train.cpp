@@ -504,8 +504,14 @@ std::optional<Evaluation> Trainer::evaluate() {
   test_source_->fill_shared(held_out);
   model_.resize(test_sizes_.data());
   share_weights();
-  for (std::int64_t first = 0; first < n; first += batch) {
-    if (first / batch % ranks_.size() != ranks_.rank()) continue;  // each batch on one rank
+  // Each batch on one rank. Where all ranks have to make the same calls, one that has none in the last round takes the
+  // first batch, of which nothing comes; and all make the call with which one of them finds what a row adds.
+  const bool together = description_.shares_parameters, is_cut = n % batch != 0 && !description_.batch_is_symbolic;
+  for (std::int64_t round = 0; round < n; round += batch * ranks_.size()) {
+    const std::int64_t place = round + ranks_.rank() * batch;
+    const bool joins = place < n, is_last = round + batch * ranks_.size() >= n;
+    if (!joins && !together) break;
+    const std::int64_t first = joins ? place : 0;
     const std::int64_t count = std::min(batch, n - first), rows = description_.batch_is_symbolic ? count : batch;
     test_source_->fill(held_out, rows, [&](std::int64_t i) { return i < count ? first + i : first; });
     // A fixed batch that the last samples do not fill: the first of them stands in the other rows.
@@ -515,6 +521,9 @@ std::optional<Evaluation> Trainer::evaluate() {
       held_out.set_rows(description_.inputs, labels, count, description_.inputs[labels].ignored);
     }
     const Evaluation part = model_.evaluate(held_out.pointers(), rows, count);
+    if (together && is_last && is_cut && (!filled || !joins) && description_.ignorable_labels < 0)
+      model_.evaluate(held_out.pointers(), rows, 0);
+    if (!joins) break;
     total.correct += part.correct;
     total.labels += part.labels;
     double loss_sum = part.loss_sum;

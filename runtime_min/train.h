@@ -59,9 +59,10 @@ struct TrainingDescription {
   bool loss_is_sum = false;  ///< with ignorable_labels: a sum over the samples, not a mean
   /// Default of --accumulation-steps; 0: gradients cannot add up from batch to batch.
   std::int64_t accumulation_steps = 0;
-  bool scales_loss = false;    ///< a step whose loss or gradients are not finite is skipped, and is no error
-  bool data_parallel = false;  ///< several ranks may share a step
-  bool on_device = false;      ///< it computes on a device: --device chooses which, and there is no --threads
+  bool scales_loss = false;        ///< a step whose loss or gradients are not finite is skipped, and is no error
+  bool data_parallel = false;      ///< several ranks may share a step
+  bool shares_parameters = false;  ///< each rank has its shards of the parameters: all of them make the same calls
+  bool on_device = false;          ///< it computes on a device: --device chooses which, and there is no --threads
 };
 
 /// The numbers that change from step to step.

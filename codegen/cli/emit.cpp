@@ -167,8 +167,9 @@ void add_emit(CLI::App& app, int& status) {
       "Several ranks, processes that mpirun starts, may share a step, with the gradients' mean over them");
   command
       ->add_option("--zero", o->emit.zero_stage,
-                   "Such ranks share the states of optimizers (1), and gradients (2): ZeRO; implies --data-parallel")
-      ->check(CLI::Range(1, 2));
+                   "Such ranks share the states of optimizers (1), gradients (2), and parameters (3): ZeRO; implies "
+                   "--data-parallel")
+      ->check(CLI::Range(1, 3));
   command->add_option("--shard-min-size", o->emit.shard_min_size, "Elements of the smallest parameter that they share")
       ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 50));
   command->add_flag(

@@ -237,7 +237,7 @@ class Writer {
   /// Of tensors that memory has whole, and ranks share: whether the list names this rank's elements.
   bool names_shards(const ir::Node& n, const ir::InputSpec& spec) const {
     if (style_.shared_by_ranks == 0) return false;
-    if (spec.role == ir::InputRole::parameter && ir::is_update(*n.op)) return true;
+    if (spec.role == ir::InputRole::parameter && ir::is_update(*n.op)) return style_.shared_by_ranks < 3;
     const bool of_gradients = ir::is_update(*n.op) ? spec.role == ir::InputRole::gradient : counts_over_ranks(n);
     return of_gradients && style_.shared_by_ranks == 1;
   }

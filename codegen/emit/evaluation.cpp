@@ -8,6 +8,8 @@
 #include "ir/json.h"
 #include "ir/passes/derive_evaluation.h"
 #include "ir/passes/pass.h"
+#include "ir/passes/passes.h"
+#include "ir/sharding.h"
 
 namespace graven::codegen {
 
@@ -35,6 +37,18 @@ void separate_constants(ir::Graph& evaluation, const ir::Graph& training) {
     while (known.count(name) || !taken.insert(name).second) name += "_";
     value.name = name;
   }
+}
+
+/// Ranks that have shards of the training's parameters evaluate with these.
+void gather_shards(ir::Graph& evaluation, const ir::Graph& training) {
+  const ir::Sharding sharding(training);
+  if (sharding.stage() < 3) return;
+  ir::ByValue<bool> is_shard;
+  for (const ir::Gradient& g : training.gradients)
+    if (sharding.is_shard(g.parameter))
+      if (const ir::ValueId own = evaluation.find(training.value(g.parameter).name); own != ir::kNone)
+        is_shard[own] = true;
+  ir::gather_parameters(evaluation, is_shard);
 }
 
 /// What the two graphs must have in common for one program to hold both.
@@ -80,6 +94,7 @@ std::shared_ptr<const Evaluation> make_evaluation(const ir::Graph& given, const 
   passes.disabled.emplace_back("choose_winograd");
   ir::finish_passes(evaluation->graph, passes);
   evaluation->graph.config.clear();
+  gather_shards(evaluation->graph, lowered);
   separate_constants(evaluation->graph, lowered);
   evaluation->plan = make_plan(evaluation->graph, target_named(options.target), /*keep_results=*/true);
   verify_plan(evaluation->graph, evaluation->plan);

@@ -144,6 +144,7 @@ class Builder {
       style_.calls.shared_by_ranks = sharding.stage();
       out_.names.shares_states = sharding.stage() >= 1;
       out_.names.shares_gradients = sharding.stage() >= 2;
+      out_.names.shares_parameters = sharding.stage() >= 3;
       out_.names.shard_min_size = sharding.least();
       if (sharding.stage() >= 1) style_.program_headers.push_back("runtime/shard.h");
     }

@@ -24,11 +24,12 @@ struct ProjectNames {
   std::string graph_name = {}, graph_hash = {}, generator = {}, generator_version = {}, purpose = {};
   std::string banner = {}, hash_banner = {};  ///< the first line of a file, in C++ and in CMake
   bool training = false, updates_in_backward = false;
-  bool accumulates = false;                              ///< a step may have several parts
-  bool data_parallel = false;                            ///< ranks may share a step
-  bool shares_states = false, shares_gradients = false;  ///< each has its shards of these alone
-  std::int64_t shard_min_size = 0;                       ///< elements of the smallest tensor of which it is so
-  std::string engine = "Threads::Threads";               ///< what CMake links to what asks for processors or ranks
+  bool accumulates = false;    ///< a step may have several parts
+  bool data_parallel = false;  ///< ranks may share a step
+  bool shares_states = false, shares_gradients = false,
+       shares_parameters = false;           ///< each has its shards of these alone
+  std::int64_t shard_min_size = 0;          ///< elements of the smallest tensor of which it is so
+  std::string engine = "Threads::Threads";  ///< what CMake links to what asks for processors or ranks
   std::string needs = {}, execution_type = {}, execution_name = {}, scalar_math = {}, model_extension = {},
               device_type = {};
   std::string create_argument = {};  ///< of what makes a model: "threads" or "device"

@@ -47,6 +47,10 @@ KernelCall accumulate_shard(const NodeView& node) {
   return {.name = "accumulate_shard", .config = {{"n", node.input(0).shape.numel()}}};
 }
 
+KernelCall gather_shards(const NodeView& node) {
+  return {.name = "gather_shards", .config = {{"n", node.input(0).shape.numel()}}};
+}
+
 KernelCall all_gather(const NodeView& node) {
   return {.name = "all_gather", .config = {{"least", Dim(node.attributes().integer("least"))}}};
 }
@@ -117,15 +121,11 @@ KernelCall linear_update(const NodeView& node) {
 
 std::span<const Row> updates() {
   static constexpr Row kRows[] = {
-      {&ir::kAccumulate, accumulate},
-      {&ir::kAccumulateShard, accumulate_shard},
-      {&ir::kAdafactor, adafactor},
-      {&ir::kAllGather, all_gather},
-      {&ir::kAllReduce, all_reduce},
-      {&ir::kClipFactor, clip_factor},
-      {&ir::kFiniteStep, finite_step},
-      {&ir::kReduceScatter, reduce_scatter},
-      {&ir::kUpdateLossScale, update_loss_scale},
+      {&ir::kAccumulate, accumulate},        {&ir::kAccumulateShard, accumulate_shard},
+      {&ir::kAdafactor, adafactor},          {&ir::kAllGather, all_gather},
+      {&ir::kAllReduce, all_reduce},         {&ir::kClipFactor, clip_factor},
+      {&ir::kFiniteStep, finite_step},       {&ir::kGatherShards, gather_shards},
+      {&ir::kReduceScatter, reduce_scatter}, {&ir::kUpdateLossScale, update_loss_scale},
   };
   return kRows;
 }

@@ -26,6 +26,8 @@ bool clips_gradients(const Graph& graph);
 /// type.
 std::optional<DType> amp_dtype(const Graph& graph);
 /// Whether the graph asks for recomputation, by modules or a memory budget, and has a backward phase.
+/// Of the parameters of which a rank has its shard; the pass of that name, of those that the graph's config says.
+void gather_parameters(Graph& graph, const ByValue<bool>& is_shard);
 bool recomputes_activations(const Graph& graph);
 
 /// Whether the graph asks for update_in_backward and has an update.

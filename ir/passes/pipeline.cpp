@@ -32,8 +32,13 @@ bool has_ranks(const Graph& graph, const PassOptions& options) {
   return has_no_update(graph, options) && graph.flag(kDataParallel);
 }
 bool shares_updates(const Graph& graph, const PassOptions& options) {
-  return has_update(graph, options) && graph.number(kZeroStage).has_value() &&
-         std::none_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return n.is(kAllGather); });
+  return has_update(graph, options) && graph.number(kZeroStage).has_value() && graph.stage != "gather_parameters" &&
+         std::none_of(graph.nodes.begin(), graph.nodes.end(),
+                      [](const Node& n) { return n.is(kAllGather, kGatherShards); });
+}
+bool shares_parameters(const Graph& graph, const PassOptions& options) {
+  return has_update(graph, options) && graph.number(kZeroStage).value_or(0) > 2 &&
+         std::none_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return n.is(kGatherShards); });
 }
 bool has_to_unscale(const Graph& graph, const PassOptions& options) {
   return has_no_update(graph, options) && scales_losses(graph);

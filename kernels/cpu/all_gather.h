@@ -23,7 +23,7 @@ inline void all_gather(Threads& threads, const all_gather_config& c, std::int64_
   if (ranks == nullptr || ranks->size() == 1) return;
   for (std::int64_t t = 0; t < count; ++t)
     if (sizes[t] >= c.least) ranks->start_gather(tensors[t], sizes[t]);
-  ranks->finish();
+  ranks->finish_gathers();
 }
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE

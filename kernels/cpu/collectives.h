@@ -1,9 +1,9 @@
 // What kernels ask of the other ranks, the processes that train one model together. Who runs them brings an engine
 // (runtime/ranks.h: MPI); where there is none, there is one rank.
 //
-// What start_...() begins goes on beside what the kernels do next, and is there once finish() has returned. Every rank
-// begins the same, in the same order. The shard of a rank are its elements of a tensor that all ranks share
-// (runtime/shard.h).
+// What start_...() begins goes on beside what the kernels do next, and is there when the phase of the step is over
+// (Ranks::finish). Every rank begins the same, in the same order. The shard of a rank are its elements of a tensor that
+// all ranks share (runtime/shard.h).
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,13 @@ struct Collectives {
   /// `sum`, a shard of n elements, takes in its part of the mean of x, which is free at once.
   virtual void start_adding_shard(float* sum, const float* x, std::int64_t n, const Accumulation& how) = 0;
   virtual void start_adding_shard(double* sum, const double* x, std::int64_t n, const Accumulation& how) = 0;
-  /// Each rank's shard of x for all of them.
+  /// Each rank's shard of x for all of them, once finish_gathers() has returned.
   virtual void start_gather(float* x, std::int64_t n) = 0;
   virtual void start_gather(double* x, std::int64_t n) = 0;
-  virtual void finish() = 0;
+  virtual void finish_gathers() = 0;
+  /// All of a tensor, of which x is this rank's shard, at once.
+  virtual void gather(float* whole, const float* x, std::int64_t n) = 0;
+  virtual void gather(double* whole, const double* x, std::int64_t n) = 0;
   /// n numbers added up over all ranks, in their order, and the largest of each (NaN is larger than any), at once.
   virtual void sum(double* x, std::int64_t n) = 0;
   virtual void largest(double* x, std::int64_t n) = 0;

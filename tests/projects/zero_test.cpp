@@ -120,7 +120,7 @@ TEST_P(Zero, RanksComputeWhatOneProcessDoes) {
   expect_near(straight, mixed);
 }
 
-INSTANTIATE_TEST_SUITE_P(Stage, Zero, testing::Values(1, 2),
+INSTANTIATE_TEST_SUITE_P(Stage, Zero, testing::Values(1, 2, 3),
                          [](const auto& info) { return std::to_string(info.param); });
 
 TEST(Shards, CoverEachElementOnce) {
@@ -173,7 +173,7 @@ TEST(ZeroOfGraphs, WhatDoesNotGoTogether) {
     std::string text, expected;
   } cases[] = {
       {said([](Small&) {}), "no error"},
-      {said([](Small& g) { g.enable_zero(3); }), "enable_zero: expected stage 1"},
+      {said([](Small& g) { g.enable_zero(4); }), "enable_zero: expected stage 1"},
       {said([](Small& g) { g.enable_zero(0); }), "enable_zero: expected stage 1"},
       {said([](Small& g) { g.enable_zero(1, 1); }), "enable_zero: expected a shard_min_size of at least 2, got 1"},
       {said([](Small& g) {

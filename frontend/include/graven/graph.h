@@ -133,14 +133,15 @@ class GraphBase {
   void enable_data_parallel(bool on = true, Location where = Location::current());
 
   /// The ranks of a data parallel graph, which this makes it, share what each of them else has a copy of: from stage 1
-  /// on the states of the optimizers, from stage 2 on the gradients that are added up, too. Of a parameter of
+  /// on the states of the optimizers, from stage 2 on the gradients that are added up, too, and with stage 3 the
+  /// parameters, each of which is gathered in the arena for the modules that compute with it. Of a parameter of
   /// `shard_min_size` elements (2 at least) or more each rank updates its shard, a piece of the elements, and hands it
-  /// to the others; smaller ones are updated by every rank. So with N ranks such states take 1 / N of the memory. A
+  /// to the others; smaller ones are updated by every rank. So with N ranks such tensors take 1 / N of the memory. A
   /// step is the same as without, within the rounding of sums; norms of gradients are those of all ranks; checkpoints
-  /// are whole, and any number of ranks goes on with them. With stage 2 every part of a step is sent. Stages 1 and 2 of
-  /// ZeRO (Rajbhandari et al. 2020); stage 3 is a user error that says so. User error for optimizers that look at whole
-  /// parameters (LAMB, LARS, Adafactor), and where something else reads a gradient of which ranks have shards;
-  /// otherwise as enable_data_parallel().
+  /// are whole, and any number of ranks goes on with them. From stage 2 on every part of a step is sent. ZeRO
+  /// (Rajbhandari et al. 2020). User error for optimizers that look at whole parameters (LAMB, LARS, Adafactor), where
+  /// something else reads a gradient of which ranks have shards, and where the graph returns a parameter of which they
+  /// do; otherwise as enable_data_parallel().
   void enable_zero(int stage = 1, std::int64_t shard_min_size = 1024, Location where = Location::current());
 
   /// The losses' gradients begin with the scaler's scale, and are divided by it before they are clipped. An optimizer

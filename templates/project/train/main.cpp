@@ -29,7 +29,15 @@ using graven::runtime::Variable;
 
 std::vector<Variable> variables(const std::vector<@{ namespace }@::Tensor>& tensors) {
   std::vector<Variable> list;
+{% if shares_states %}
+  for (const auto& t : tensors) {
+    Variable v{t.path, runtime::dtype_named(t.dtype).value(), t.shape, t.data};
+    if (t.count < v.count()) v.shard = runtime::Ranks::all().shard(@{ shard_min_size }@);
+    list.push_back(std::move(v));
+  }
+{% else %}
   for (const auto& t : tensors) list.push_back({t.path, runtime::dtype_named(t.dtype).value(), t.shape, t.data});
+{% endif %}
   return list;
 }
 
@@ -77,6 +85,9 @@ class Program final : public runtime::TrainableModel {
 {% endif %}
 {% if data_parallel %}
         .data_parallel = true,
+{% if shares_parameters %}
+        .shares_parameters = true,
+{% endif %}
 {% endif %}
 {% if on_device %}
         .on_device = true,
@@ -101,15 +112,7 @@ class Program final : public runtime::TrainableModel {
   }
 {% endif %}
   std::vector<Variable> weights() override { return variables(model_->parameters()); }
-{% if shares_states %}
-  std::vector<Variable> states() override {
-    std::vector<Variable> list = variables(model_->states());
-    for (Variable& v : list) v.shard = runtime::Ranks::all().shard(@{ shard_min_size }@);
-    return list;
-  }
-{% else %}
   std::vector<Variable> states() override { return variables(model_->states()); }
-{% endif %}
   double step(const void* const* inputs, std::int64_t@{ batch_if_passed }@,
               const runtime::StepNumbers& numbers) override {
     @{ namespace }@::Hyper hyper;

@@ -66,7 +66,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   explicit Memory(int number) : device(number), numbers(device), losses(@{ length(losses) }@) {
 {% if not updates_in_backward %}
 #define GRAVEN_PARAM(name, dtype, path, ...)                           \
-  weights.add(param.name, path, runtime::DType::dtype, {__VA_ARGS__}); \
+  weights.add(param.name, path, runtime::DType::dtype, {__VA_ARGS__}{% if shares_parameters %}, shard{% endif %}); \
   gradients.add(grad.name, path, runtime::DType::dtype, {__VA_ARGS__}{% if shares_gradients %}, shard{% endif %});
 {% endif %}
 #define GRAVEN_FIXED(name, dtype, path, ...) weights.add(param.name, path, runtime::DType::dtype, {__VA_ARGS__});

@@ -135,8 +135,9 @@ int main(int argc, char** argv) {
   app.add_flag(
       "--data-parallel", settings.data_parallel,
       "Ranks may share a step: with --emit-only, build the project with -DGRAVEN_MPI=ON and start it by mpirun");
-  app.add_option("--zero", settings.zero_stage, "Such ranks share the states of optimizers (1), and gradients (2)")
-      ->check(CLI::Range(1, 2));
+  app.add_option("--zero", settings.zero_stage,
+                 "Such ranks share the states of optimizers (1), gradients (2), and parameters (3)")
+      ->check(CLI::Range(1, 3));
   app.add_option("--amp", settings.amp, "Mixed precision in bf16 or f16, as enable_amp asks for it")
       ->check(CLI::IsMember({"bf16", "f16"}));
   app.add_flag("--emit-only", settings.emit_only, "Write the project, and neither build nor time it");
