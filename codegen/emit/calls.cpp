@@ -456,7 +456,7 @@ class Writer {
     if (step.workspace >= 0) call.workspace = workspace_of(step);
     call.description = describe_node(graph_, n);
     call.types = types(step);
-    call.recomputes = n.recomputes;
+    call.recomputes = n.recomputes && !n.is(ir::kGatherShards);
     out_.phases[n.phase].push_back(std::move(call));
   }
 

@@ -66,7 +66,7 @@ Recomputation recomputation_of(const ir::Graph& graph, const Plan& plan) {
   for (const Step& step : plan.steps) {
     const double seconds = ir::seconds_of(step.cost);
     all += seconds;
-    if (!graph.nodes[at(step.node)].recomputes) continue;
+    if (const ir::Node& n = graph.nodes[at(step.node)]; !n.recomputes || n.is(ir::kGatherShards)) continue;
     own += seconds;
     if (!step.call.name.empty()) ++again.steps;
     again.flops += step.cost.flops;

@@ -35,6 +35,7 @@ void gather_parameters(Graph& graph, const ByValue<bool>& is_shard) {
         gathered.emplace(std::tuple(v, reader.phase, modules_of(reader.origins)), ValueId{kNone});
     if (!fresh) return known->second;
     std::string name = graph.value(shard_of(v)).name + ".gathered";
+    if (reader.phase > Phase::forward) name += "_in_" + std::string(ir::name(reader.phase));
     while (graph.find(name) != kNone) name += "_again";
     known->second = graph.add_node(kGatherShards, {v}, {}, reader.origins, reader.phase, name)[0];
     Node node = std::move(graph.nodes.back());
