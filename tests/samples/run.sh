@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a sample as its tutorial says, and what it emits.
 #
-#   bash tests/samples/run.sh my_linear|polynomial_fit|lenet|mobilenet_v2|resnet18|style_transfer|gpt2|gan BUILD_DIR
+#   bash tests/samples/run.sh my_linear|polynomial_fit|lenet|mobilenet_v2|resnet18|style_transfer|gpt2|gan|gpt2_at_scale BUILD_DIR
 set -euo pipefail
 sample=$1
 build=$(cd "$2" && pwd)
@@ -180,6 +180,36 @@ case $sample in
     write --temperature 1.5 --seed 2 >two
     cmp one again || fail "the same seed writes another text"
     if cmp -s one two; then fail "another seed writes the same text"; fi
+    ;;
+  gpt2_at_scale)
+    "$build/samples/09_gpt2_at_scale" --out "$work" >out
+    cat out
+    expect 'whose activations take [0-9]+ bytes' out
+    for _ in $(seq 200); do printf 'the graver carves the plate, and the plate prints the pages.\n'; done >corpus.txt
+    build_project() {  # NAME, options of CMake
+      cmake -S "$1" -B "$1/build" -DGRAVEN_LEVELS=native -DCMAKE_BUILD_TYPE=Release "${@:2}" >"$1.log" &&
+        cmake --build "$1/build" -j 2 --target "$1" >>"$1.log" 2>&1 || { cat "$1.log"; fail "building $1"; }
+    }
+    falls() {  # FILE, of a run's lines
+      cat "$1"
+      losses=$(grep -oE 'loss [0-9.]+' "$1" | grep -oE '[0-9.]+')
+      awk -v first="$(head -n 1 <<<"$losses")" -v last="$(tail -n 1 <<<"$losses")" 'BEGIN { exit !(last < first / 2) }' ||
+        fail "the loss does not fall as it should: $(echo $losses)"
+    }
+    build_project gpt2_bf16
+    gpt2_bf16/build/gpt2_bf16 --data corpus.txt --epochs 8 --out run_bf16 >bf16.log
+    falls bf16.log
+    [ -e /usr/bin/mpicxx.openmpi ] || { echo "tests/samples: SKIPPED: ranks, for want of Open MPI"; exit 0; }
+    build_project gpt2_ranks -DGRAVEN_MPI=ON -DMPI_CXX_COMPILER=/usr/bin/mpicxx.openmpi
+    # Tests run as root in containers, on fewer processors than ranks.
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    mpirun.openmpi --oversubscribe -n 4 gpt2_ranks/build/gpt2_ranks --data corpus.txt --epochs 8 --threads 1 \
+      --out run_ranks >ranks.log
+    falls ranks.log
+    mpirun.openmpi --oversubscribe -n 2 gpt2_ranks/build/gpt2_ranks --data corpus.txt --epochs 9 --threads 1 \
+      --out run_ranks --resume >resumed.log
+    cat resumed.log
+    expect '^resumed from run_ranks/step-' resumed.log
     ;;
   *) fail "unknown sample '$sample'" ;;
 esac
