@@ -6,6 +6,7 @@
 #include "ir/diagnostic.h"
 #include "ir/ops.h"
 #include "ir/ops/shared.h"
+#include "ir/rates.h"
 
 namespace graven::ir {
 
@@ -287,7 +288,12 @@ Cost cost_of(const NodeView& node) {
   return cost;
 }
 
-double seconds_of(const Cost& cost) { return cost.flops * 1e-11 + cost.bytes * 1e-10; }
+double seconds_of(const Cost& cost, const Rates& rates) {
+  const double arithmetic = cost.flops / rates.flops, traffic = cost.bytes / rates.bytes;
+  return rates.call + (rates.at_once ? std::max(arithmetic, traffic) : arithmetic + traffic);
+}
+
+double seconds_of(const Cost& cost) { return seconds_of(cost, Rates{}); }
 
 // ---- gradients ------------------------------------------------------------------------------------------------------
 

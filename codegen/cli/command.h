@@ -17,6 +17,7 @@ void add_build(CLI::App& app, int& status);
 void add_run(CLI::App& app, int& status);
 void add_show(CLI::App& app, int& status);
 void add_check(CLI::App& app, int& status);
+void add_simulate(CLI::App& app, int& status);
 void add_passes(CLI::App& app, int& status);
 void add_ops(CLI::App& app, int& status);
 

@@ -5,6 +5,7 @@
 //   graven emit  saved/ -o lenet/            a standalone project; --check compares instead of writing
 //   graven build lenet/                      CMake, configured and built
 //   graven run   lenet/ -- --help            builds if need be, runs the program
+//   graven simulate saved/ --ranks 8 ...    how long a step takes on a cluster, and how to share it
 //   graven passes, graven ops                what there is
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -35,6 +36,7 @@ int main(int argc, char** argv) {
   graven::cli::add_run(app, status);
   graven::cli::add_show(app, status);
   graven::cli::add_check(app, status);
+  graven::cli::add_simulate(app, status);
   graven::cli::add_passes(app, status);
   graven::cli::add_ops(app, status);
   try {
