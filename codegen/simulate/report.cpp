@@ -24,6 +24,8 @@ std::string duration(double seconds) {
   return fmt::format("{:.{}f} {}", value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2, is_short ? "us" : "ms");
 }
 
+std::string rate(double value) { return fmt::format("{:.{}f}", value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2); }
+
 bool fits(const Prediction& p, const Machine& machine) {
   return machine.memory <= 0 || p.memory.total() <= machine.memory;
 }
@@ -86,10 +88,9 @@ std::string simulation_table(const std::vector<Prediction>& predictions, const S
       {"plan", "step", "samples/s", "efficiency", "memory a rank", "sent a rank", "hidden", ""}};
   for (const std::size_t i : fastest_first(predictions)) {
     const Prediction& p = predictions[i];
-    rows.push_back({p.plan.to_string(), duration(p.seconds), quantity(p.samples, ""),
+    rows.push_back({p.plan.to_string(), duration(p.seconds), rate(p.samples),
                     fmt::format("{:.1f}%", p.efficiency * 100), quantity(p.memory.total(), "B"), quantity(p.sent, "B"),
                     p.sending > 0 ? fmt::format("{:.0f}%", p.hidden * 100) : "-", remark(p, machine)});
-    while (rows.back()[2].back() == ' ') rows.back()[2].pop_back();
   }
   std::vector<std::size_t> width(rows[0].size(), 0);
   for (const auto& row : rows)

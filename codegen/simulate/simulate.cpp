@@ -237,7 +237,7 @@ Simulator::Timeline Simulator::run(const SharingPlan& plan, const std::vector<Pa
   const auto count = [&](std::size_t stage, const Transfer& t, double times = 1) {
     sending[stage] += t.seconds * times;
     sent[stage] += t.bytes * times;
-    return with_network ? t.seconds : 0;
+    return with_network ? t.seconds : 0;  // of one
   };
   const auto note = [&](std::size_t stage, bool is_message, double begin, double end, std::string name) {
     if (record != nullptr && end > begin)
@@ -329,69 +329,26 @@ Simulator::Timeline Simulator::run(const SharingPlan& plan, const std::vector<Pa
     }
     done[0] = std::max(t, network);
   } else {
-    // ---- one forward, one backward
-    struct Progress {
-      std::int64_t forward = 0, backward = 0;      // done
-      double free = 0, last_backward = 0;          // when it is free; where the last batch's backward began
-      double forward_link = 0, backward_link = 0;  // when what it sends next may go out
-    };
-    std::vector<Progress> at_stage(stages);
-    std::vector<double> forward(stages), backward(stages);
-    // When a batch's activations, and its gradient, are here.
-    std::vector<std::vector<double>> arrived(stages), returned(stages);
+    StageTimes times;
     for (std::size_t k = 0; k < stages; ++k) {
-      forward[k] = Part::seconds_of(parts[k].forward, with_network);
-      backward[k] = Part::seconds_of(parts[k].backward, with_network);
-      arrived[k].assign(static_cast<std::size_t>(batches), k == 0 ? 0.0 : -1.0);
-      returned[k].assign(static_cast<std::size_t>(batches), k + 1 == stages ? 0.0 : -1.0);
+      times.forward.push_back(Part::seconds_of(parts[k].forward, with_network));
+      times.backward.push_back(Part::seconds_of(parts[k].backward, with_network));
       for (const auto* items : {&parts[k].forward, &parts[k].backward})
         for (const Item& i : *items) count(k, i.tensor, static_cast<double>(batches));
+      if (k + 1 == stages) break;
+      const std::size_t cut = at(parts[k + 1].forward.front().step->position);
+      const Transfer down = send(crossed.forward[cut], stage_link), up = send(crossed.backward[cut], stage_link);
+      times.down.push_back(count(k, down, static_cast<double>(batches)));
+      times.up.push_back(count(k + 1, up, static_cast<double>(batches)));
     }
-    const auto begins = [&](std::size_t k) {
-      return work_.forward.empty() ? std::size_t{0} : at(parts[k].forward[0].step->position);
-    };
-    const auto advance = [&](std::size_t k) {
-      Progress& own = at_stage[k];
-      bool moved = false;
-      while (own.backward < batches) {
-        const std::int64_t ahead = std::min<std::int64_t>(batches, static_cast<std::int64_t>(stages - k));
-        const bool goes_forward = own.forward < batches && own.forward - own.backward < ahead;
-        const std::size_t m = static_cast<std::size_t>(goes_forward ? own.forward : own.backward);
-        const double ready = goes_forward ? arrived[k][m] : returned[k][m];
-        if (ready < 0) break;
-        const double begin = std::max(own.free, ready);
-        own.free = begin + (goes_forward ? forward[k] : backward[k]);
-        note(k, false, begin, own.free, fmt::format("{} {}", goes_forward ? "forward" : "backward", m));
-        if (goes_forward) {
-          ++own.forward;
-          if (k + 1 < stages) {
-            const double seconds = count(k, send(crossed.forward[begins(k + 1)], stage_link));
-            own.forward_link = std::max(own.forward_link, own.free) + seconds;
-            arrived[k + 1][m] = own.forward_link;
-            note(k, true, own.forward_link - seconds, own.forward_link, fmt::format("activations {}", m));
-          }
-        } else {
-          if (++own.backward == batches) own.last_backward = begin;
-          if (k > 0) {
-            const double seconds = count(k, send(crossed.backward[begins(k)], stage_link));
-            own.backward_link = std::max(own.backward_link, own.free) + seconds;
-            returned[k - 1][m] = own.backward_link;
-            note(k, true, own.backward_link - seconds, own.backward_link, fmt::format("gradient {}", m));
-          }
-        }
-        moved = true;
-      }
-      return moved;
-    };
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (std::size_t k = 0; k < stages; ++k) moved = advance(k) || moved;
-      for (std::size_t k = stages; k-- > 0;) moved = advance(k) || moved;
-    }
+    const PipelineRun pipeline = one_forward_one_backward(times, batches, record != nullptr);
+    for (const Slot& slot : pipeline.slots)
+      note(at(slot.stage), false, slot.begin, slot.end,
+           fmt::format("{} {}", slot.is_forward ? "forward" : "backward", slot.batch));
     std::size_t slowest = 0;
     for (std::size_t k = 0; k < stages; ++k) {
-      done[k] = at_stage[k].free;
-      if (forward[k] + backward[k] > forward[slowest] + backward[slowest]) slowest = k;
+      done[k] = pipeline.ends[k];
+      if (times.forward[k] + times.backward[k] > times.forward[slowest] + times.backward[slowest]) slowest = k;
       if (parts[k].gradients.empty()) continue;
       // The last batch's backward once more, with what it sends.
       std::vector<Happening>* const kept = std::exchange(record, nullptr);
@@ -400,12 +357,13 @@ Simulator::Timeline Simulator::run(const SharingPlan& plan, const std::vector<Pa
         if (with_network) i.seconds += i.tensor.seconds;
         i.tensor = {};
       }
-      network = at_stage[k].last_backward;
-      done[k] = std::max(phase(k, items, {}, &parts[k].gradients, at_stage[k].last_backward), network);
+      network = pipeline.last_backward[k];
+      done[k] = std::max(phase(k, items, {}, &parts[k].gradients, network), network);
       record = kept;
-      note(k, true, at_stage[k].last_backward, done[k], "gradients");
+      note(k, true, pipeline.last_backward[k], done[k], "gradients");
     }
-    found.bubbles = at_stage[slowest].free - static_cast<double>(batches) * (forward[slowest] + backward[slowest]);
+    found.bubbles = *std::max_element(pipeline.ends.begin(), pipeline.ends.end()) -
+                    static_cast<double>(batches) * (times.forward[slowest] + times.backward[slowest]);
     // ---- what several stages have: a table that is the last layer's weight, too
     for (std::size_t i = 0; i < work_.parameters.size(); ++i) {
       std::vector<std::size_t> owners;

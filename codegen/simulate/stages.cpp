@@ -80,4 +80,59 @@ std::vector<std::vector<std::int32_t>> cut_into_stages(const std::vector<double>
   return found;
 }
 
+PipelineRun one_forward_one_backward(const StageTimes& times, std::int64_t batches, bool record) {
+  const std::size_t stages = times.forward.size();
+  struct Progress {
+    std::int64_t forward = 0, backward = 0;  // batches done
+    double free = 0;                         // when it is
+    double down_free = 0, up_free = 0;       // when the cut behind it is, and the way back from it
+    std::vector<double> arrived, returned;   // when batches' activations, and their gradients, are here
+  };
+  std::vector<Progress> all(stages);
+  for (Progress& p : all) {
+    p.arrived.reserve(at(batches));
+    p.returned.reserve(at(batches));
+  }
+  all.front().arrived.assign(at(batches), 0.0);
+  all.back().returned.assign(at(batches), 0.0);
+  PipelineRun run{std::vector<double>(stages, 0), std::vector<double>(stages, 0), {}};
+  const auto advance = [&](std::size_t k) {
+    Progress& own = all[k];
+    const std::int64_t ahead = std::min(batches, static_cast<std::int64_t>(stages - k));
+    bool moved = false;
+    while (own.backward < batches) {
+      const bool is_forward = own.forward < batches && own.forward - own.backward < ahead;
+      const std::int64_t batch = is_forward ? own.forward : own.backward;
+      const std::vector<double>& ready = is_forward ? own.arrived : own.returned;
+      if (ready.size() <= at(batch)) break;
+      const double begin = std::max(own.free, ready[at(batch)]);
+      own.free = begin + (is_forward ? times.forward[k] : times.backward[k]);
+      if (record) run.slots.push_back({static_cast<std::int32_t>(k), batch, is_forward, begin, own.free});
+      if (is_forward) {
+        ++own.forward;
+        if (k + 1 < stages) {
+          own.down_free = std::max(own.down_free, own.free) + times.down[k];
+          all[k + 1].arrived.push_back(own.down_free);
+        }
+      } else {
+        ++own.backward;
+        run.last_backward[k] = begin;
+        if (k > 0) {
+          own.up_free = std::max(own.up_free, own.free) + times.up[k - 1];
+          all[k - 1].returned.push_back(own.up_free);
+        }
+      }
+      moved = true;
+    }
+    run.ends[k] = own.free;
+    return moved;
+  };
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t k = 0; k < stages; ++k) moved = advance(k) || moved;
+    for (std::size_t k = stages; k-- > 0;) moved = advance(k) || moved;
+  }
+  return run;
+}
+
 }  // namespace graven::codegen

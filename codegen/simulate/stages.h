@@ -1,4 +1,5 @@
-// Cuts a network into the stages of a pipeline, so that the slowest stage is as fast as it can be.
+// The stages of a pipeline: where a network is cut, so that the slowest stage is as fast as it can be, and when each
+// stage does what.
 #pragma once
 
 #include <cstdint>
@@ -25,5 +26,25 @@ Crossed crossed(const Workload& workload, const Shards& shards);
 /// the fewest bytes cross, one for each share of the time. Fewer stages where there are not so many positions.
 std::vector<std::vector<std::int32_t>> cut_into_stages(const std::vector<double>& seconds, const Crossed& crossed,
                                                        std::int64_t most, const Link& link);
+
+/// What the stages do with a batch, in seconds.
+struct StageTimes {
+  std::vector<double> forward, backward;
+  std::vector<double> down, up;  ///< of the cut behind each stage but the last: activations, and gradients back
+};
+/// One batch in one stage.
+struct Slot {
+  std::int32_t stage = 0;
+  std::int64_t batch = 0;
+  bool is_forward = false;
+  double begin = 0, end = 0;
+};
+struct PipelineRun {
+  std::vector<double> ends, last_backward;  ///< by stage: when it is done; when it begins the last batch's backward
+  std::vector<Slot> slots;                  ///< where they were asked for
+};
+/// PipeDream-flush: stage k of S begins with min(S - k, batches) forwards, then does a backward and a forward in turn,
+/// and ends with backwards. A stage computes while it sends; each cut carries one message each way at a time.
+PipelineRun one_forward_one_backward(const StageTimes& times, std::int64_t batches, bool record = false);
 
 }  // namespace graven::codegen
