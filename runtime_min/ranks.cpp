@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "error.h"
@@ -75,6 +76,13 @@ struct Ranks::Engine {
   int rank = 0, size = 1;
   std::vector<Bucket> buckets;  ///< a ring; their memory is kept from step to step
   std::size_t oldest = 0, count = 0, opened = 0;
+  struct Message {
+    Kind kind;
+    std::int64_t n;
+    MPI_Datatype type;
+  };
+  std::vector<Message> messages, last_messages;  ///< asked for since the last finish(), and before it
+  Traffic traffic;
   bool ends_engine = false;  ///< this program has started MPI
 
   Engine() {
@@ -116,6 +124,9 @@ struct Ranks::Engine {
   void close(Bucket& b) {
     if (b.state != Bucket::State::open) return;
     b.state = Bucket::State::sent;
+    const double row = static_cast<double>(b.columns) * static_cast<double>(bytes_of(b.type));
+    ++traffic.messages;
+    traffic.sent += (b.kind == Kind::mean ? 2 : 1) * (size - 1) * row;
     const std::int64_t stride = room(b.type);
     b.counts.assign(static_cast<std::size_t>(size), static_cast<int>(b.columns));
     b.places.resize(b.counts.size());
@@ -268,6 +279,10 @@ struct Ranks::Engine {
   template <class T>
   void add(double limit, Kind kind, const T* x, std::int64_t n, T* tensor, const Accumulation& how) {
     const MPI_Datatype type = type_of(x);
+    const double bytes = static_cast<double>(n) * sizeof(T);
+    messages.push_back({kind, n, type});
+    traffic.bytes += bytes;
+    traffic.least += (kind == Kind::mean ? 2 : 1) * (size - 1) * bytes / size;
     const std::int64_t stride = room(type), width = (n + size - 1) / size;
     for (std::int64_t begin = 0; begin < width;) {
       Bucket& b = open(limit, kind, type);
@@ -345,15 +360,42 @@ void Ranks::start_gather(double* x, std::int64_t n) {
 
 void Ranks::finish() {
   if (size_ == 1) return;
+  const Stopwatch watch;
   engine_->close_all();
   engine_->wait(time_limit_, [&] {
     engine_->progress();
     return engine_->count == 0;
   });
+  engine_->traffic.waited += watch.seconds();
+  engine_->last_messages = std::exchange(engine_->messages, {});
 }
 
 void Ranks::finish_gathers() {
-  if (size_ > 1) engine_->finish_gathers(time_limit_);
+  if (size_ == 1) return;
+  const Stopwatch watch;
+  engine_->finish_gathers(time_limit_);
+  engine_->traffic.waited += watch.seconds();
+}
+
+Ranks::Traffic Ranks::take_traffic() { return size_ == 1 ? Traffic{} : std::exchange(engine_->traffic, {}); }
+
+double Ranks::time_last_messages() {
+  if (size_ == 1) return 0;
+  const std::vector<Engine::Message> messages = engine_->last_messages;
+  std::int64_t most = 0;
+  for (const Engine::Message& m : messages) most = std::max(most, m.n);
+  std::vector<double> memory(static_cast<std::size_t>(most));
+  auto* const floats = reinterpret_cast<float*>(memory.data());
+  double together = 0;
+  sum(&together, 1);  // the others are here
+  const Stopwatch watch;
+  for (const Engine::Message& m : messages)
+    if (m.type == MPI_FLOAT)
+      engine_->add(time_limit_, m.kind, floats, m.n, floats, {});
+    else
+      engine_->add(time_limit_, m.kind, memory.data(), m.n, memory.data(), {});
+  finish();
+  return watch.seconds();
 }
 
 std::vector<double> Ranks::gathered(const double* x, std::size_t n) {
@@ -469,6 +511,8 @@ void Ranks::start_gather(float*, std::int64_t) {}
 void Ranks::start_gather(double*, std::int64_t) {}
 void Ranks::finish() {}
 void Ranks::finish_gathers() {}
+Ranks::Traffic Ranks::take_traffic() { return {}; }
+double Ranks::time_last_messages() { return 0; }
 void Ranks::sum(double*, std::size_t) {}
 void Ranks::largest(double*, std::size_t) {}
 void Ranks::broadcast(void*, std::size_t) {}

@@ -69,6 +69,19 @@ class Ranks {
   void finish();
   void finish_gathers();
 
+  struct Traffic {
+    std::int64_t messages = 0;  ///< buckets
+    double bytes = 0;           ///< of the tensors that calls of this rank were about
+    double least = 0;           ///< what a rank has to send for them: (N - 1) / N of these, and of a mean twice that
+    double sent = 0;            ///< what this one has sent, the filling of buckets included
+    double waited = 0;          ///< seconds in finish() and finish_gathers()
+  };
+  /// Since the last call.
+  Traffic take_traffic();
+  /// The seconds that all this takes with nothing beside it: what was begun up to the last finish(), and behind the one
+  /// before. 0 with one rank.
+  double time_last_messages();
+
   /// Adds up, in the order of the ranks: the same bits everywhere.
   void sum(double* x, std::size_t n);
   /// The largest of each; NaN is larger than any number.

@@ -816,14 +816,30 @@ void Trainer::bench() {
     const double seconds = watch.seconds();
     state_.step += 1;
     if (i == -2) first = seconds;
+    if (i == -1) ranks_.take_traffic();
     if (i >= 0) timings.add(seconds);
     bool done = timings.full() || (options_.bench == 0 && i >= 4 && total.seconds() >= options_.bench_seconds);
     ranks_.broadcast(&done, sizeof done);  // clocks differ
     if (done) break;
   }
+  const Ranks::Traffic traffic = ranks_.take_traffic();
+  std::vector<double> alone;
+  for (int i = 0; i < 5; ++i) alone.push_back(ranks_.time_last_messages());
+  std::sort(alone.begin(), alone.end());
   json_.begin_object().key("peer").value("graven").key("workload").value(description_.name);
   json_.key(options_.execution.name()).value(options_.execution.number()).key("batch").value(options_.batch);
-  if (ranks_.size() > 1) json_.key("ranks").value(std::int64_t{ranks_.size()});
+  if (ranks_.size() > 1) {
+    // Of a step: the bytes of what this rank has brought together with the others', what it has to send for that, and
+    // what it has sent; how long that takes alone, and what of it the kernels did not hide.
+    const double steps = static_cast<double>(timings.count()), sending = alone[alone.size() / 2];
+    const double waited = traffic.waited / steps;
+    json_.key("ranks").value(std::int64_t{ranks_.size()});
+    json_.key("messages").value(traffic.messages / static_cast<std::int64_t>(timings.count()));
+    json_.key("message_bytes").value(traffic.bytes / steps);
+    json_.key("least_sent_bytes").value(traffic.least / steps).key("sent_bytes").value(traffic.sent / steps);
+    json_.key("sending_ms").value(sending * 1e3).key("waited_ms").value(waited * 1e3);
+    json_.key("hidden").value(sending > 0 ? std::clamp(1 - waited / sending, 0.0, 1.0) : 0.0);
+  }
   json_.key("runs")
       .value(timings.count())
       .key("median_ms")

@@ -5,12 +5,18 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "codegen/build/process.h"
 #include "codegen/emit/project.h"
+#include "codegen/plan/plan.h"
+#include "codegen/simulate/simulate.h"
 #include "graven/graven.h"
+#include "ir/json.h"
 #include "kernels/cpu/all_reduce.h"
 #include "tests/frontend/error_text.h"
 #include "tests/projects/data.h"
@@ -163,6 +169,71 @@ TEST_F(Ranks, GoOnBitForBitAndInOtherNumbers) {
     trained(2, mixed, {"--epochs", "3", "--resume"});
     EXPECT_LT(difference(straight, mixed), 2e-5) << l.name;
   }
+}
+
+/// What the project's step is on so many ranks, by the simulator.
+codegen::Prediction simulated(const fs::path& project, int ranks) {
+  const ir::Graph graph = ir::read_graph((project / "graph.json").string());
+  const codegen::Plan plan = codegen::make_plan(graph);
+  codegen::Machine machine;
+  machine.ranks = ranks;
+  machine.network = machine.node = {.bandwidth = 1e9, .latency = 0};
+  return codegen::Simulator(graph, plan, machine).predict({});
+}
+
+TEST_F(Ranks, SendNoMoreThanTheyHaveToAndWhatTheSimulatorSays) {
+  for (const Launcher& l : launchers())
+    for (const int ranks : {2, 3, 4}) {
+      SCOPED_TRACE(l.name + ", " + std::to_string(ranks));
+      const auto bench = [&](int steps, Launcher launcher) {
+        const ProcessResult r = run(launcher, ranks, program(l.name),
+                                    {"--bench", std::to_string(steps), "--threads", "1", "--weights",
+                                     (work() / "ranks/weights.safetensors").string()});
+        EXPECT_EQ(r.exit_status, 0) << r.output;
+        const std::size_t begin = r.output.find("{\"peer\"");
+        return nlohmann::json::parse(r.output.substr(begin, r.output.find('\n', begin) - begin), nullptr, false);
+      };
+      const nlohmann::json line = bench(4, l);
+      ASSERT_TRUE(line.is_object());
+      const codegen::Prediction p = simulated(work() / "ranks", ranks);
+      EXPECT_EQ(line.at("ranks"), ranks);
+      EXPECT_EQ(line.at("messages"), 2) << "a large one, and one of all others";
+      EXPECT_EQ(line.at("message_bytes").get<double>(), p.gradient_bytes);
+      EXPECT_NEAR(line.at("least_sent_bytes").get<double>(), p.sent, 1e-6);
+      EXPECT_GT(line.at("sending_ms").get<double>(), 0);
+      EXPECT_GT(line.at("waited_ms").get<double>(), 0);
+      EXPECT_GE(line.at("hidden").get<double>(), 0);
+      EXPECT_LE(line.at("hidden").get<double>(), 1);
+      if (l.name != "openmpi") continue;
+      // What Open MPI puts on the way, by its own count: of 12 steps less that of 4.
+      Launcher watched = l;
+      const std::string to = path("sent");
+      watched.command.insert(watched.command.end() - 1,
+                             {"--mca", "pml_monitoring_enable", "2", "--mca", "pml_monitoring_enable_output", "3",
+                              "--mca", "pml_monitoring_filename", to});
+      const auto sent = [&](int steps) {
+        std::vector<double> bytes;
+        bench(steps, watched);
+        for (int rank = 0; rank < ranks; ++rank) {
+          bytes.push_back(0);
+          std::ifstream file(to + "." + std::to_string(rank) + ".prof");
+          for (std::string text; std::getline(file, text);) {
+            std::istringstream words(text);
+            std::string kind;
+            double from = 0, peer = 0, own = 0;
+            // "I  0  1  4096 bytes  2 msgs sent", of point to point messages; E: of the library's own.
+            if (words >> kind >> from >> peer >> own && (kind == "I" || kind == "E")) bytes.back() += own;
+          }
+        }
+        return bytes;
+      };
+      const std::vector<double> few = sent(4), more = sent(12);
+      for (std::size_t rank = 0; rank < few.size(); ++rank) {
+        const double step = (more[rank] - few[rank]) / 8;
+        EXPECT_GT(step, 0.98 * p.sent) << rank;
+        EXPECT_LT(step, 1.02 * p.sent) << rank;
+      }
+    }
 }
 
 TEST_F(Ranks, MistakesEndAll) {
