@@ -25,9 +25,9 @@ namespace {
 
 struct Unit {
   std::string_view name;
-  double factor;
+  double factor, divisor = 1;
 };
-constexpr Unit kTimes[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
+constexpr Unit kTimes[] = {{"s", 1}, {"ms", 1, 1e3}, {"us", 1, 1e6}, {"ns", 1, 1e9}};
 constexpr Unit kBandwidths[] = {{"B/s", 1},     {"KB/s", 1e3},       {"MB/s", 1e6},       {"GB/s", 1e9},
                                 {"TB/s", 1e12}, {"Mbit/s", 1e6 / 8}, {"Gbit/s", 1e9 / 8}, {"Tbit/s", 1e12 / 8}};
 constexpr Unit kFlops[] = {{"FLOP/s", 1}, {"MFLOP/s", 1e6}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}};
@@ -43,7 +43,7 @@ std::optional<double> with_unit(const std::string& text, const Unit (&units)[N],
   if (error != std::errc() || !std::isfinite(value) || value < 0 || (value == 0 && !zero)) return std::nullopt;
   const std::string_view unit(stop, static_cast<std::size_t>(end - stop));
   for (const Unit& u : units)
-    if (u.name == unit) return value * u.factor;
+    if (u.name == unit) return value * u.factor / u.divisor;
   return std::nullopt;
 }
 

@@ -301,6 +301,68 @@ TEST_F(Command, ShowsWhereTheMemoryGoes) {
     EXPECT_NE(picture.find("<title>" + buffer.name + "  "), std::string::npos) << buffer.name;
 }
 
+TEST_F(Command, SimulatesAStepOnACluster) {
+  // Later options take the place of these.
+  const auto with = [](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"simulate", "saved"};
+    for (const auto& [option, value] :
+         std::initializer_list<std::pair<const char*, const char*>>{{"--ranks", "4"},
+                                                                    {"--bandwidth", "25GB/s"},
+                                                                    {"--latency", "5us"},
+                                                                    {"--flops", "10TFLOP/s"},
+                                                                    {"--memory-bandwidth", "1TB/s"}})
+      if (std::find(more.begin(), more.end(), option) == more.end()) words.insert(words.end(), {option, value});
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  expect_text("simulate.txt", output(with({})));
+  expect_text("simulate_memory.txt",
+              output(with({"--memory", "50KB", "--ranks-per-node", "2", "--node-latency", "1us"})));
+  expect_text("simulate.json", output(with({"--json", "--plan", "data:2,pipeline:2", "--plan", "zero3"})));
+  const auto seconds = [&](std::vector<std::string> more, const char* plan = "data") {
+    more.insert(more.end(), {"--plan", plan, "--json"});
+    const std::string text = output(with(std::move(more)));
+    return std::stod(text.substr(text.find("\"seconds\": ") + 11));
+  };
+  // Units, and options that change what they say.
+  const double base = seconds({});
+  EXPECT_DOUBLE_EQ(base, seconds({"--bandwidth", "200Gbit/s", "--latency", "0.005ms"}));
+  EXPECT_EQ(base, seconds({"--flops-efficiency", "0.5", "--memory-efficiency", "0.8", "--call-latency", "0s"}));
+  EXPECT_LT(seconds({}, "zero3"), seconds({"--no-overlap"}, "zero3"));
+  EXPECT_LT(base, seconds({"--call-latency", "2us"}));
+  EXPECT_LT(base, seconds({"--memory-efficiency", "0.4"}));
+  EXPECT_LT(base, seconds({"--accumulation-steps", "3"}));
+  // Computation as it was measured on one rank.
+  std::ofstream(work / "bench.json") << "{\"peer\":\"graven\",\"ranks\":2,\"median_ms\":5}\n"
+                                        "{\"peer\":\"graven\",\"median_ms\":250}\n";
+  EXPECT_NEAR(seconds({"--measured", "bench.json", "--bandwidth", "1TB/s", "--latency", "0s"}), 0.25, 1e-6);
+  // A trace of the one plan that is asked for.
+  output(with({"--plan", "data", "--trace", "trace.json"}));
+  EXPECT_EQ(text_of(work / "trace.json").find("{\"displayTimeUnit\""), 0u);
+}
+
+TEST_F(Command, SimulatesAnOpenBatch) {
+  ir::Graph graph = tests::mlp_training();
+  const ir::Dim batch("batch", 2, 64);
+  for (ir::Value& v : graph.values)
+    if (!v.type.shape.empty() && v.type.shape[0] == ir::Dim(64)) v.type.shape[0] = batch;
+  for (ir::Node& n : graph.nodes)
+    if (const ir::Attribute* shape = n.attributes.find("shape"); shape && !std::get<ir::Shape>(*shape).empty())
+      n.attributes.set("shape", ir::Shape{batch, 784});
+  ir::write_graph((work / "saved/graph.json").string(), graph);
+  const std::vector<std::string> common = {"simulate",    "saved", "--ranks",   "2",
+                                           "--bandwidth", "1GB/s", "--latency", "0s"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), common.begin(), common.end());
+    return more;
+  };
+  EXPECT_NE(output(common).find("steps of 128 samples (2 batches of 64)"), std::string::npos);
+  EXPECT_NE(output(with({"--batch", "16"})).find("steps of 32 samples (2 batches of 16)"), std::string::npos);
+  const ProcessResult r = run(with({"--batch", "65"}));
+  EXPECT_EQ(r.exit_status, 1);
+  EXPECT_NE(r.output.find("error: --batch: batch must lie in [2, 64], got 65"), std::string::npos) << r.output;
+}
+
 TEST_F(Command, ShowsTheGraphAsJson) {
   EXPECT_EQ(output({"show", "saved", "-f", "json"}), text_of(work / "saved/graph.json"));
   // The text is a file of the graph as well.
