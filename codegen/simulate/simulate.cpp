@@ -60,7 +60,8 @@ std::optional<SharingPlan> parse_plan(std::string_view text) {
 struct Simulator::Item {
   const WorkStep* step = nullptr;
   double seconds = 0;
-  Transfer tensor = {};  ///< behind it
+  double sum_seconds = 0;  ///< where gradients are sent: what a collective does before it begins
+  Transfer tensor = {};    ///< behind it
 };
 
 struct Simulator::Part {
@@ -99,7 +100,11 @@ Simulator::Part Simulator::part(const SharingPlan& plan, std::int32_t begin, std
       ir::Cost cost = step.cost;
       cost.flops *= s.work[at(step.position)];
       cost.bytes *= s.work[at(step.position)];
-      i.seconds = ir::seconds_of(cost, rates);
+      const bool is_collective = work_.graph.nodes[at(step.node)].op->collective;
+      if (!is_collective)
+        i.seconds = ir::seconds_of(cost, rates);
+      else if (plan.data > 1)
+        i.sum_seconds = ir::seconds_of(cost, rates);
     }
     return i;
   };
@@ -267,8 +272,9 @@ Simulator::Timeline Simulator::run(const SharingPlan& plan, const std::vector<Pa
         if (machine_.overlap && g + 1 < gathers.size()) ask(g + 1, t);
         ++g;
       }
-      note(stage, false, t, t + items[i].seconds, record == nullptr ? "" : name_of(items[i]));
-      t += items[i].seconds;
+      const double own = items[i].seconds + (gradients != nullptr ? items[i].sum_seconds : 0);
+      note(stage, false, t, t + own, record == nullptr ? "" : name_of(items[i]));
+      t += own;
       if (items[i].tensor.bytes > 0) {
         const double seconds = count(stage, items[i].tensor);
         note(stage, true, t, t + seconds, "tensor parallel sum");
