@@ -409,11 +409,9 @@ Simulator::Timeline Simulator::run(const SharingPlan& plan, const std::vector<Pa
 Simulator::Simulator(const ir::Graph& graph, const Plan& plan, Machine machine, std::int64_t batches)
     : machine_(machine), work_(graph, plan), batches_(batches > 0 ? batches : machine.ranks) {
   const SharingPlan one{.data = 1};
-  const std::int64_t ranks = std::exchange(machine_.ranks, 1);
   std::vector<Part> parts;
   parts.push_back(part(one, 0, static_cast<std::int32_t>(work_.forward.size()), 1));
   alone_ = run(one, parts, crossed(work_, shards(1)), false, nullptr).seconds;
-  machine_.ranks = ranks;
 }
 
 const Shards& Simulator::shards(std::int64_t tensor) {

@@ -82,6 +82,17 @@ std::vector<std::vector<std::int32_t>> cut_into_stages(const std::vector<double>
 
 PipelineRun one_forward_one_backward(const StageTimes& times, std::int64_t batches, bool record) {
   const std::size_t stages = times.forward.size();
+  if (const std::int64_t many = 64 + 16 * static_cast<std::int64_t>(stages); batches > many) {
+    // Once all stages are busy, so many batches take so many times the beat.
+    const PipelineRun shorter = one_forward_one_backward(times, many / 2);
+    PipelineRun run = one_forward_one_backward(times, many, record);
+    const double beats = static_cast<double>(batches - many) / static_cast<double>(many - many / 2);
+    for (std::size_t k = 0; k < stages; ++k) {
+      run.last_backward[k] += beats * (run.last_backward[k] - shorter.last_backward[k]);
+      run.ends[k] += beats * (run.ends[k] - shorter.ends[k]);
+    }
+    return run;
+  }
   struct Progress {
     std::int64_t forward = 0, backward = 0;  // batches done
     double free = 0;                         // when it is

@@ -303,6 +303,16 @@ TEST(Pipeline, EqualStagesTakeBatchesAndStagesLessOne) {
     }
 }
 
+TEST(Pipeline, OfVeryManyBatchesHasItsBeat) {
+  for (const std::size_t stages : {std::size_t{1}, std::size_t{5}}) {
+    const StageTimes times{std::vector<double>(stages, 1), std::vector<double>(stages, 2),
+                           std::vector<double>(stages - 1, 0), std::vector<double>(stages - 1, 0)};
+    const PipelineRun run = one_forward_one_backward(times, 1'000'000'000);
+    EXPECT_DOUBLE_EQ(*std::max_element(run.ends.begin(), run.ends.end()), (1e9 + static_cast<double>(stages) - 1) * 3);
+    EXPECT_DOUBLE_EQ(run.ends[0] - run.last_backward[0], 2);
+  }
+}
+
 TEST(Pipeline, ASlowCutIsTheBeat) {
   // Messages of 5 seconds between stages of 3: each batch waits for the one before on the way.
   const StageTimes times{{1, 1}, {2, 2}, {5}, {0}};
