@@ -335,7 +335,8 @@ TEST_F(Command, SimulatesAStepOnACluster) {
   // Computation as it was measured on one rank.
   std::ofstream(work / "bench.json") << "{\"peer\":\"graven\",\"ranks\":2,\"median_ms\":5}\n"
                                         "{\"peer\":\"graven\",\"median_ms\":250}\n";
-  EXPECT_NEAR(seconds({"--measured", "bench.json", "--bandwidth", "1TB/s", "--latency", "0s"}), 0.25, 1e-6);
+  EXPECT_NEAR(seconds({"--measured", "bench.json", "--ranks", "1"}), 0.25, 1e-12);
+  EXPECT_GT(seconds({"--measured", "bench.json"}), 0.25);
   // A trace of the one plan that is asked for.
   output(with({"--plan", "data", "--trace", "trace.json"}));
   EXPECT_EQ(text_of(work / "trace.json").find("{\"displayTimeUnit\""), 0u);
