@@ -43,6 +43,17 @@ Transfer all_gather(double bytes, std::int64_t ranks, const Link& link) {
   return half(bytes, ranks, link, "recursive doubling");
 }
 
+Transfer exchange(double bytes, std::int64_t ranks, const Link& link) {
+  if (ranks <= 1 || bytes <= 0) return {};
+  const double p = static_cast<double>(ranks), share = (p - 1) / p * bytes;
+  return {(p - 1) * link.latency + share / link.bandwidth, share, "pairwise exchange"};
+}
+
+Transfer mean(double bytes, std::int64_t ranks, const Link& link) {
+  const Transfer half = exchange(bytes, ranks, link);
+  return {2 * half.seconds, 2 * half.bytes, half.algorithm};
+}
+
 Transfer send(double bytes, const Link& link) {
   if (bytes <= 0) return {};
   return {link.latency + bytes / link.bandwidth, bytes, "one message"};

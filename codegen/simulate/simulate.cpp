@@ -15,7 +15,8 @@ namespace graven::codegen {
 namespace {
 
 // As runtime_min/ranks.cpp has them.
-constexpr double kSmallMessage = 256 << 10, kFullBucket = 1 << 20;
+/// Of runtime_min/ranks.cpp: bytes of a bucket, and of a rank's row in it; buckets at a time.
+constexpr double kBucketBytes = 1 << 20, kRowBytes = 16 << 10, kMostBuckets = 16;
 constexpr std::string_view kDataKinds[] = {"data", "zero1", "zero2", "zero3"};
 constexpr std::int64_t kMostStages = 64, kMostTensor = 8;
 
@@ -151,6 +152,7 @@ Simulator::Part Simulator::part(const SharingPlan& plan, std::int32_t begin, std
   double bucket = 0;
   std::size_t buckets = 0;
   double largest = 0;
+  const double full = std::max(kBucketBytes, kRowBytes * static_cast<double>(plan.data));
   const auto close = [&](std::size_t behind) {
     if (bucket > 0) p.gradients.push_back({behind, bucket}), ++buckets;
     bucket = 0;
@@ -158,8 +160,10 @@ Simulator::Part Simulator::part(const SharingPlan& plan, std::int32_t begin, std
   const auto take = [&](double bytes, std::size_t behind) {
     p.gradient_bytes += bytes;
     largest = std::max(largest, bytes);
-    if (bytes >= kSmallMessage) return p.gradients.push_back({behind, bytes});
-    if (bucket + bytes > kFullBucket) close(behind);
+    for (; bucket + bytes >= full; close(behind)) {
+      bytes -= full - bucket;
+      bucket = full;
+    }
     bucket += bytes;
   };
   if (plan.data > 1) {
@@ -171,7 +175,9 @@ Simulator::Part Simulator::part(const SharingPlan& plan, std::int32_t begin, std
       if (is_here[at(g.parameter)] && !is_own(work_.backward[at(g.step)].position))
         take(g.bytes * s.parameter[at(g.parameter)], end_of_backward);
     close(end_of_backward);
-    p.memory.messages = static_cast<double>(buckets) * kFullBucket + (plan.zero >= 2 ? largest : 0);
+    // What is sent, and what is received.
+    p.memory.messages =
+        2 * std::min(static_cast<double>(buckets), kMostBuckets) * full + (plan.zero >= 2 ? largest : 0);
   }
   // ---- parameters of others, gathered in the order in which they are needed
   if (plan.zero >= 3 && plan.data > 1) {
@@ -183,13 +189,12 @@ Simulator::Part Simulator::part(const SharingPlan& plan, std::int32_t begin, std
         for (const std::int32_t q : items[i].step->parameters) {
           if (std::exchange(is_there[at(q)], 1) || work_.parameters[at(q)].gradient_bytes <= 0) continue;
           const double bytes = work_.parameters[at(q)].bytes * s.parameter[at(q)];
-          if (found.empty() || found.back().bytes >= kFullBucket)
+          if (found.empty() || found.back().item != i)
             found.push_back({i, bytes});
           else
             found.back().bytes += bytes;
         }
-      for (std::size_t i = 0; i < found.size(); ++i)
-        most = std::max(most, found[i].bytes + (i + 1 < found.size() ? found[i + 1].bytes : 0));
+      for (const Part::Message& message : found) most = std::max(most, message.bytes);
       return found;
     };
     p.forward_gathers = gathers(p.forward);
@@ -260,16 +265,14 @@ Simulator::Timeline Simulator::run(const SharingPlan& plan, const std::vector<Pa
     double there = 0;  // when the parameters that were asked for last are
     const auto ask = [&](std::size_t g, double now) {
       const double begin = std::max(network, now);
-      network = there = begin + count(stage, all_gather(gathers[g].bytes, plan.data, data_link));
+      network = there = begin + count(stage, exchange(gathers[g].bytes, plan.data, data_link));
       note(stage, true, begin, network, fmt::format("gather {:.0f} bytes", gathers[g].bytes));
     };
-    if (!gathers.empty() && machine_.overlap) ask(0, t);
     double held = 0;
     for (std::size_t i = 0, g = 0, m = 0; i < items.size(); ++i) {
       if (g < gathers.size() && gathers[g].item == i) {
-        if (!machine_.overlap) ask(g, t);
+        ask(g, t);
         t = std::max(t, there);
-        if (machine_.overlap && g + 1 < gathers.size()) ask(g + 1, t);
         ++g;
       }
       const double own = items[i].seconds + (gradients != nullptr ? items[i].sum_seconds : 0);
@@ -282,8 +285,7 @@ Simulator::Timeline Simulator::run(const SharingPlan& plan, const std::vector<Pa
       }
       for (; gradients != nullptr && m < gradients->size() && (*gradients)[m].item == i; ++m) {
         const double bytes = (*gradients)[m].bytes;
-        const Transfer sum =
-            plan.zero >= 1 ? reduce_scatter(bytes, plan.data, data_link) : all_reduce(bytes, plan.data, data_link);
+        const Transfer sum = plan.zero >= 1 ? exchange(bytes, plan.data, data_link) : mean(bytes, plan.data, data_link);
         const double seconds = count(stage, sum);
         if (!machine_.overlap) {
           held += seconds;
@@ -393,7 +395,7 @@ Simulator::Timeline Simulator::run(const SharingPlan& plan, const std::vector<Pa
     double t = done[k] + parts[k].update_seconds;
     note(k, false, done[k], t, "update");
     if (plan.data > 1 && (plan.zero == 1 || plan.zero == 2)) {
-      const double seconds = count(k, all_gather(parts[k].trained_bytes, plan.data, data_link));
+      const double seconds = count(k, exchange(parts[k].trained_bytes, plan.data, data_link));
       note(k, true, t, t + seconds, "new parameters");
       t += seconds;
     }

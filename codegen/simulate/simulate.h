@@ -10,13 +10,12 @@
 // batches / D of them one after the other.
 //
 // Data parallel: each gradient is added up over D ranks, beside the rest of the last batch's backward, in the messages
-// that runtime_min/ranks.cpp makes: from 256 KiB on a message each, smaller ones together up to 1 MiB. One message at a
-// time.
+// that runtime_min/ranks.cpp makes: buckets of 1 MiB, of pieces of one tensor or of several. One message at a time.
 // ZeRO (Rajbhandari, Rasley, Ruwase and He, SC 2020), with K bytes of state a parameter's 4: stage 1 deals out the
 // state, 4 + 4 + K/D bytes, stage 2 the gradients as well, 4 + (4+K)/D, stage 3 the parameters, too, (4+4+K)/D. Stages
 // 1 and 2 send what stage 0 does, a reduce-scatter of the gradients and an all-gather of the new parameters (of several
-// batches, stage 2 the former for each); stage 3 half as much again: it gathers each layer's parameters, one layer
-// ahead, in forward and in backward.
+// batches, stage 2 the former for each); stage 3 half as much again: it gathers each layer's parameters in
+// front of it, in forward and in backward.
 // Pipeline: one forward, one backward (PipeDream-flush: Narayanan et al., ICML 2021). Of M batches, S equal stages take
 // M + S - 1 times a batch's, (S-1)/M of it bubbles; stage k of 0 to S - 1 keeps min(M, S - k) batches' activations.
 // Tensor parallel: tensor_parallel.h. What these ranks send stands in the way of the computation.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,20 @@ TEST_P(Zero, RanksComputeWhatOneProcessDoes) {
       train(l, ranks, out, {"--epochs", "2", "--accumulation-steps", "2"});
       expect_near(one, out);
     }
+  }
+  // No more is sent than has to be: as much as for means; half of that for each time that parameters are gathered, once
+  // more than twice in a step for the average that reads them behind the update.
+  for (const int ranks : {2, 3}) {
+    const ProcessResult r = tests::run_ranks(
+        of_all, ranks, program(of_all),
+        {"--bench", "4", "--threads", "1", "--weights", path(project() + "/weights.safetensors")}, work());
+    ASSERT_EQ(r.exit_status, 0) << r.output;
+    const std::size_t begin = r.output.find("{\"peer\"");
+    const auto line = nlohmann::json::parse(r.output.substr(begin, r.output.find('\n', begin) - begin));
+    const double of_gradients = 4.0 * (301 * 7 + 53 * 302 + 3 * 54), share = (ranks - 1.0) / ranks;
+    EXPECT_NEAR(line.at("least_sent_bytes").get<double>() / (share * of_gradients), GetParam() < 3 ? 2 : 4, 0.1);
+    EXPECT_LE(line.at("sent_bytes").get<double>(), 1.02 * line.at("least_sent_bytes").get<double>());
+    EXPECT_GE(line.at("sent_bytes").get<double>(), line.at("least_sent_bytes").get<double>());
   }
   // Stopped and gone on with: bit for bit with as many ranks, and by other numbers of them.
   const std::string straight = prefix + "straight", cut = prefix + "cut", mixed = prefix + "mixed";
