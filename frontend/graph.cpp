@@ -29,6 +29,7 @@
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
 #include "ir/schedule.h"
+#include "ir/stages.h"
 #include "ir/verify.h"
 #include "runtime_min/ranks.h"
 
@@ -899,6 +900,9 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
     graph.config[std::string(ir::kZeroStage)] = std::int64_t{state_->zero_stage};
     graph.config[std::string(ir::kShardMinSize)] = state_->shard_min_size;
   }
+  walk_modules(state_->root, {}, [&](const std::string& path, const std::shared_ptr<ModuleState>& module) {
+    if (module->stage >= 0) graph.config[std::string(ir::kStageOf) + path] = std::int64_t{module->stage};
+  });
   if (state_->scaler && state_->optimizers.empty())
     throw UserError("set_grad_scaler: " + state_->name + " has no optimizer, so there are no gradients");
   if (state_->scaler) {
@@ -1139,7 +1143,9 @@ void print_module(std::string& text, const std::string& path, const ModuleState&
                   const OperatorLines& operators, std::size_t depth) {
   const std::string indent(2 * depth, ' '), inner(2 * depth + 2, ' ');
   std::string body;
-  if (s.activation_checkpointing) body += inner + "(CONFIG:config:ModuleConfig(activation_checkpointing=True, ))\n";
+  if (s.stage >= 0 || s.activation_checkpointing)
+    body += inner + "(CONFIG:config:ModuleConfig(" + (s.stage >= 0 ? fmt::format("stage_id={}, ", s.stage) : "") +
+            (s.activation_checkpointing ? "activation_checkpointing=True, " : "") + "))\n";
   const graven::detail::ModuleCall* call = nullptr;
   if (trace)
     if (const auto it = trace->calls.find(&s); it != trace->calls.end()) call = &it->second;

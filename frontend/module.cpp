@@ -390,6 +390,10 @@ void ModuleBase::requires_grad_(bool value) {
   for (Tensor& t : parameters()) t.requires_grad_(value);
 }
 void ModuleBase::activation_checkpointing(bool on) const { state_->activation_checkpointing = on; }
+void ModuleBase::set_stage(int id, Location where) const {
+  if (id < 0) fail_at("set_stage: stages are counted from 0, got " + std::to_string(id), where);
+  state_->stage = id;
+}
 void ModuleBase::zero_grad(Location where) {
   if (graven::detail::Trace* trace = graven::detail::active_trace()) return trace->zero_grad(where);
   for (Tensor& t : parameters()) t.set_grad({});

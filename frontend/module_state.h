@@ -25,6 +25,7 @@ struct ModuleState {
   PrintsParameters prints_parameters = PrintsParameters::no;
   bool training = true;
   bool activation_checkpointing = false;
+  int stage = -1;  ///< of a pipeline; -1: none was set
   std::atomic<bool> registered = false;  ///< somebody's child; host threads may make graphs of one module at once
   struct Named {
     std::string name;

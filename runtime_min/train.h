@@ -26,6 +26,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,37 @@ struct Evaluation {
   std::int64_t labels = 0;
 };
 
+/// A part of a step's batch, as step() of a model takes it.
+struct StagePart {
+  const void* const* inputs;
+  std::int64_t batch;
+  StepNumbers numbers;
+};
+/// Gives a part, whose inputs stay where they are until the slot gets another one.
+using StageParts = std::function<StagePart(std::int64_t part, int slot)>;
+
+/// How ranks train a model that has stages, each rank one of them (runtime/pipeline.h). Every rank calls each function
+/// at the same place.
+class Pipeline {
+ public:
+  virtual ~Pipeline() = default;
+  virtual int stages() const = 0;
+  /// So many parts are under way on this rank at the most.
+  virtual int slots() const = 0;
+  /// Called once, after the model's start().
+  virtual void start(const std::vector<Variable>& weights, const std::vector<Variable>& states, double time_limit) = 0;
+  /// One step of so many parts; returns the sum of the losses that this rank computes.
+  virtual double step(std::int64_t parts, const StageParts& part) = 0;
+  /// What the first rank has in weights and states, for those whose stages have them.
+  virtual void hand_out() = 0;
+  /// The reverse: the first rank has all weights and states as they are.
+  virtual void bring_to_first() = 0;
+  /// Every rank has all weights, to evaluate with.
+  virtual void bring_to_all() = 0;
+  /// Every rank has what TrainableModel::numbers() says of the last part.
+  virtual void share_numbers(const std::vector<Variable>& numbers) = 0;
+};
+
 class TrainableModel {
  public:
   virtual ~TrainableModel() = default;
@@ -108,6 +140,8 @@ class TrainableModel {
   /// Forward, backward, update; returns the loss. `inputs` are in the order of the description, 64-byte aligned,
   /// `batch` samples each.
   virtual double step(const void* const* inputs, std::int64_t batch, const StepNumbers& numbers) = 0;
+  /// Of a model that has stages; nullptr: it has none.
+  virtual Pipeline* pipeline() { return nullptr; }
   /// How many steps the optimizer of a parameter group has skipped: its schedule has not come further.
   virtual std::int64_t skipped(std::size_t /* group */) { return 0; }
   /// Results of the last step() of one number each, besides the loss: the log has them by name.

@@ -8,6 +8,7 @@
 
 #include "ir/analysis.h"
 #include "ir/diagnostic.h"
+#include "ir/stages.h"
 
 namespace graven::codegen {
 
@@ -503,11 +504,16 @@ std::vector<NodeId> schedule(const ir::Graph& graph, const Storage& storage, con
 
   std::vector<NodeId> order;
   order.reserve(graph.nodes.size());
+  // The calls of a stage stay together.
+  const std::vector<std::int32_t> stage =
+      ir::has_stages(graph) ? ir::stages_of_nodes(graph) : std::vector<std::int32_t>();
   const NodeId count = static_cast<NodeId>(graph.nodes.size());
   std::int64_t live = 0, highest = 0;  // bytes alive at the end of what is ordered, and at its peak
   for (NodeId begin = 0; begin < count;) {
     Segment segment{begin, begin, {}, {}};
-    while (segment.end < count && graph.nodes[at(segment.end)].phase == graph.nodes[at(begin)].phase) ++segment.end;
+    while (segment.end < count && graph.nodes[at(segment.end)].phase == graph.nodes[at(begin)].phase &&
+           (stage.empty() || stage[at(segment.end)] == stage[at(begin)]))
+      ++segment.end;
     begin = segment.end;
     segment.before.resize(segment.size());
     segment.after.resize(segment.size());

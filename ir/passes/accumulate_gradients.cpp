@@ -14,6 +14,7 @@
 #include "ir/diagnostic.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
+#include "ir/stages.h"
 
 namespace graven::ir {
 
@@ -32,10 +33,16 @@ std::int64_t accumulation_steps(const Graph& graph) {
     throw UserError("the graph " + graph.name +
                     " asks for update_in_backward, and to be data parallel: gradients that are used up within backward "
                     "cannot be added up over ranks; leave one of the two out");
+  if (has_stages(graph) && updates_in_backward(graph))
+    throw UserError("the graph " + graph.name +
+                    " asks for update_in_backward, and has stages (set_stage): gradients that are used up within "
+                    "backward cannot be added up over the parts of a step; leave one of the two out");
   return static_cast<std::int64_t>(steps);
 }
 
-bool has_parts(const Graph& graph) { return accumulation_steps(graph) > 1 || graph.flag(kDataParallel); }
+bool has_parts(const Graph& graph) {
+  return accumulation_steps(graph) > 1 || graph.flag(kDataParallel) || has_stages(graph);
+}
 
 void accumulate_gradients(Graph& graph, const PassOptions&) {
   const ValueId part = graph.add_hyper(kPartName, DType::i64), parts = graph.add_hyper(kPartsName, DType::i64);

@@ -69,6 +69,7 @@ inline constexpr const OpDef* kHostHalf[] = {&kLinear,
                                              &kFlip,
                                              &kPad,
                                              &kPermute,
+                                             &kReceive,
                                              &kReshape,
                                              &kSlice,
                                              &kDropout};

@@ -36,7 +36,8 @@ bool updates_in_backward(const Graph& graph);
 /// How many parts of a batch the graph makes one step of; 1: a step is a call. User error where its config says nothing
 /// that could be done.
 std::int64_t accumulation_steps(const Graph& graph);
-/// Whether a step may have several parts: the graph asks for them, or for ranks, which may share a step in any number.
+/// Whether a step may have several parts: the graph asks for them, or for ranks, which may share a step in any number,
+/// or has stages.
 bool has_parts(const Graph& graph);
 
 /// Whether the graph scales its losses. User error where its config says nothing that could be done.

@@ -1,0 +1,215 @@
+// Makes stages of a graph whose modules have them (Graph::config, "stage_of.MODULE"): what one stage makes and another
+// reads goes there by `receive`, forward to later stages and backward to earlier ones.
+//
+//   h = linear(x, w0, b0)    @ model.0       ->     h = linear(x, w0, b0)              stage 0
+//   y = linear(h, w1, b1)    @ model.1              h1 = receive(h) {from=0, to=1}
+//                                                   y = linear(h1, w1, b1)             stage 1
+//
+// What nothing but inputs, parameters and constants goes into, and no module with a stage computes (a mask), is
+// computed in each stage that reads it. An update of parameters of several stages becomes one of each. A parameter that
+// several stages read belongs to the first of them: the others' parts of its gradient flow there, and it is they who
+// get its new value from there (runtime_min/pipeline.h).
+//
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "ir/diagnostic.h"
+#include "ir/passes/passes.h"
+#include "ir/passes/rewriter.h"
+#include "ir/stages.h"
+
+namespace graven::ir {
+
+namespace {
+
+std::string number(std::int32_t stage) { return "stage " + std::to_string(stage); }
+
+class Split {
+ public:
+  /// `settles`: whatever reads nothing that a stage makes is computed in each, modules or not.
+  Split(Graph& graph, bool settles)
+      : graph_(graph), uses_(graph), stage_(stages_of_nodes(graph)), settles_(settles), rewriter_(graph) {}
+
+  void run() {
+    for (std::size_t n = 0; n < rewriter_.old().size(); ++n) {
+      const Node& node = rewriter_.old()[n];
+      is_free_[static_cast<NodeId>(n)] =
+          node.phase != Phase::update && !node.is(kReceive) && !node.op->donates() && (settles_ || !has_module(node)) &&
+          std::all_of(node.inputs.begin(), node.inputs.end(),
+                      [&](ValueId v) { return uses_.maker(v) < 0 || is_free_(uses_.maker(v)); });
+    }
+    for (std::size_t n = 0; n < rewriter_.old().size(); ++n) {
+      Node node = rewriter_.old()[n];  // a copy: what reads it may need it once more
+      if (node.phase == Phase::update)
+        add_update(std::move(node));
+      else
+        add(std::move(node), stage_[n]);
+    }
+    sort_by_phase(graph_);
+  }
+
+ private:
+  /// Whether one of its modules has a stage.
+  bool has_module(const Node& node) const {
+    return std::any_of(node.origins.begin(), node.origins.end(),
+                       [&](const Origin& o) { return stage_of_module(o.module) >= 0; });
+  }
+  std::int32_t stage_of_module(std::string module) const {
+    for (;;) {
+      if (const auto found = graph_.config.find(std::string(kStageOf) + module); found != graph_.config.end())
+        return static_cast<std::int32_t>(std::get<std::int64_t>(found->second));
+      const std::size_t dot = module.rfind('.');
+      if (dot == std::string::npos) return -1;
+      module.resize(dot);
+    }
+  }
+  std::string place(const Node& node, std::int32_t stage) const {
+    const std::string module = owner_of(node.origins);
+    return (module.empty() ? std::string(node.op->name) : module) + " (" + number(stage) + ")";
+  }
+
+  void add(Node node, std::int32_t stage) {
+    if (!node.is(kReceive))
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) node.inputs[i] = in_stage(node.inputs[i], stage, node);
+    rewriter_.keep(std::move(node));
+  }
+
+  /// The value as a node of that stage reads it.
+  ValueId in_stage(ValueId v, std::int32_t to, const Node& reader) {
+    const NodeId m = uses_.maker(v);
+    if (m < 0 || stage_[at(m)] == to) return v;
+    if (const auto known = there_.find({v, to}); known != there_.end()) return known->second;
+    const Node& maker = rewriter_.old()[at(m)];
+    const std::int32_t from = stage_[at(m)];
+    if (is_free_(m)) return computed_again(m, v, to, reader);
+    if (maker.phase == Phase::forward ? from > to && reader.phase == Phase::forward : from < to) {
+      UserError error("set_stage: '" + graph_.value(v).name + "' " + graph_.type(v).to_string() + " flows from " +
+                      place(maker, from) + " to " + place(reader, to) +
+                      (maker.phase == Phase::forward ? ": values flow to later stages" : " in backward"));
+      error.in(owner_of(reader.origins), std::string(reader.op->name));
+      error.note("give the module that reads it a stage of at least " + std::to_string(from) +
+                 ", or the one that makes it an earlier one");
+      error.at(reader.origins);
+      throw error;
+    }
+    const Phase phase = maker.phase == Phase::forward && from < to ? Phase::forward : Phase::backward;
+    const ValueId received =
+        rewriter_.add(kReceive, {v}, {{"from", std::int64_t{from}}, {"to", std::int64_t{to}}}, origins_in(reader, to),
+                      phase, graph_.value(v).name + ".stage_" + std::to_string(to));
+    return there_[{v, to}] = received;
+  }
+
+  /// Those of the reader's modules that are in the stage: whoever looks at the node again finds it there.
+  Origins origins_in(const Node& reader, std::int32_t stage) const {
+    Origins found;
+    for (const Origin& o : reader.origins)
+      if (stage_of_module(o.module) == stage) found.push_back(o);
+    return found.empty() ? Origins{Origin{}} : found;
+  }
+
+  ValueId computed_again(NodeId m, ValueId v, std::int32_t to, const Node& reader) {
+    Node copy = rewriter_.old()[at(m)];
+    copy.origins = origins_in(reader, to);
+    for (ValueId& input : copy.inputs) input = in_stage(input, to, reader);
+    for (ValueId& output : copy.outputs) {
+      const Value value = graph_.value(output);
+      const ValueId own = graph_.add_value(value.name + ".stage_" + std::to_string(to), ValueKind::node, value.type);
+      there_[{output, to}] = own;
+      output = own;
+    }
+    rewriter_.keep(std::move(copy));
+    return there_.at({v, to});
+  }
+
+  // ---- updates
+
+  /// The stage of what an update reads; -1: a number, or another that belongs to none.
+  std::int32_t stage_of(ValueId v) {
+    if (v == kNone) return -1;
+    if (uses_.maker(v) >= 0) {
+      const NodeId m = uses_.maker(v);
+      return is_free_(m) && rewriter_.old()[at(m)].phase != Phase::update ? -1 : stages_of_made_(v, stage_[at(m)]);
+    }
+    if (owners_.empty()) {
+      for (const Gradient& g : graph_.gradients)
+        if (uses_.maker(g.value) >= 0) owners_[g.parameter] = stage_[at(uses_.maker(g.value))];
+    }
+    const auto found = owners_.find(v);
+    return found == owners_.end() ? -1 : found->second;
+  }
+  std::int32_t stages_of_made_(ValueId v, std::int32_t otherwise) const {
+    const auto found = updated_in_.find(v);
+    return found == updated_in_.end() ? otherwise : found->second;
+  }
+
+  void add_update(Node node) {
+    std::set<std::int32_t> stages;
+    for (const ValueId v : node.inputs)
+      if (const std::int32_t stage = stage_of(v); stage >= 0) stages.insert(stage);
+    if (stages.size() > 1 && is_update(*node.op) && !updates_parameter(*node.op)) {
+      const InputRange gradients = input_range(node, InputRole::gradient);
+      std::map<std::int32_t, std::vector<std::size_t>> chosen;
+      for (std::size_t i = 0; i < gradients.count; ++i) chosen[stage_of(node.inputs[gradients.begin + i])].push_back(i);
+      if (chosen.size() > 1) {
+        for (const auto& [stage, positions] : chosen) add_update(part_of_update(node, positions));
+        return;
+      }
+    }
+    if (stages.size() > 1) {
+      std::string list;
+      for (const std::int32_t s : stages) list += (list.empty() ? "" : ", ") + std::to_string(s);
+      throw UserError("set_stage: '" + std::string(node.op->name) + "', which belongs to the update, reads what " +
+                      "stages " + list + " of " + graph_.name + " make: expected one stage")
+          .note(
+              "the norm of all gradients (clip_grad_norm_, clip_grad_max_norm) and set_grad_scaler() look at all "
+              "stages at once: leave them out, or clip by value, or the norm of each stage's parameters by itself")
+          .at(node.origins);
+    }
+    for (const ValueId v : node.outputs) updated_in_[v] = stages.empty() ? 0 : *stages.begin();
+    rewriter_.keep(std::move(node));
+  }
+
+  Graph& graph_;
+  const Uses uses_;
+  const std::vector<std::int32_t> stage_;
+  const bool settles_;
+  ByValue<bool> is_free_;  ///< by node
+  Rewriter rewriter_;
+  std::map<std::pair<ValueId, std::int32_t>, ValueId> there_;  ///< by value and stage
+  std::map<ValueId, std::int32_t> owners_, updated_in_;
+};
+
+void require_operators(const Graph& graph) {
+  const std::int32_t count = count_stages(graph);
+  std::vector<bool> has_any(at(count), false);
+  const std::vector<std::int32_t> stage = stages_of_nodes(graph);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
+    if (graph.nodes[n].phase == Phase::forward && stage[n] < count) has_any[at(stage[n])] = true;
+  const auto empty = std::find(has_any.begin(), has_any.end(), false);
+  if (empty == has_any.end()) return;
+  const auto none = static_cast<std::int32_t>(empty - has_any.begin());
+  std::string modules;
+  for (const auto& [key, value] : graph.config)
+    if (key.starts_with(kStageOf) && std::get<std::int64_t>(value) == none)
+      modules += (modules.empty() ? "" : ", ") + key.substr(kStageOf.size());
+  throw UserError("set_stage: " + number(none) + " of " + graph.name + " computes nothing that a result needs (" +
+                  modules + ")");
+}
+
+}  // namespace
+
+void cross_stages(Graph& graph, bool settles) { Split(graph, settles).run(); }
+
+void split_stages(Graph& graph, const PassOptions&) {
+  require_operators(graph);
+  if (graph.flag(kDataParallel))
+    throw UserError("the graph " + graph.name +
+                    " has stages (set_stage), and asks to be data parallel: a pipeline has one process for each stage; "
+                    "leave one of the two out");
+  cross_stages(graph, false);
+}
+
+}  // namespace graven::ir

@@ -1,0 +1,106 @@
+// A pipeline: processes train one model together, each a stage of it, a group of its layers. A step's batch comes in
+// parts. A stage computes a part's forward phase and sends what the next ones read to them; gradients come back the
+// other way. So that all stages work at once, several parts are under way, in the order that is called one forward, one
+// backward (1F1B; PipeDream: Narayanan et al., 2019, with the flush of its second edition): three stages, five parts,
+//
+//   stage 0   F0 F1 F2       B0 F3 B1 F4 B2    B3    B4  U
+//   stage 1      F0 F1    B0 F2 B1 F3 B2 F4 B3    B4     U
+//   stage 2         F0 B0 F1 B1 F2 B2 F3 B3 F4 B4        U
+//
+// Stage s of S has S - s parts under way at the most, each with an arena of its own, a slot. Backward runs part after
+// part in the order of their numbers, as one process does: gradients add up to the same bits.
+//
+//   StagePipeline pipeline(stages);             // of Ranks::all(), as many as there are stages
+//   pipeline.start(weights, states, 600);
+//   loss = pipeline.step(parts, [&](std::int64_t part, int slot) { return StagePart{...}; });
+//
+// A parameter that several stages read has one that owns it, the first: what the others add to its gradient flows there
+// part by part, and behind the update they get its new value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ranks.h"
+#include "train.h"
+
+namespace graven::runtime {
+
+/// A value that one stage makes and another reads, of the part in a slot.
+struct Crossing {
+  int from, to;
+  bool backward;  ///< it is there behind the backward phase of `from`, and read in that of `to`; else in the forward ones
+  void* data;
+  std::size_t bytes;
+};
+
+/// The stages that read a weight or a state, its owner first, who alone changes it.
+struct StagesOfVariable {
+  const char* path;
+  bool changes;
+  std::vector<int> stages;
+};
+
+/// What a model does for a pipeline. Slots are numbered from 0.
+class StagedModel {
+ public:
+  virtual ~StagedModel() = default;
+  virtual int stages() const = 0;
+  /// Memory for so many parts.
+  virtual void set_slots(int count) = 0;
+  /// The slot has this part now.
+  virtual void prepare(int slot, const StagePart& part) = 0;
+  /// The forward phase of a stage; returns the loss that it computes, 0 where it computes none.
+  virtual double forward(int stage, int slot) = 0;
+  /// The backward phase, which adds to the gradients.
+  virtual void backward(int stage, int slot) = 0;
+  /// Behind the last part, which is in slot 0.
+  virtual void update(int stage) = 0;
+  /// In the same order on all ranks, with the part's sizes.
+  virtual const std::vector<Crossing>& crossings(int slot) = 0;
+  virtual const std::vector<StagesOfVariable>& variables() const = 0;
+  /// The stages that make what TrainableModel::numbers() has.
+  virtual const std::vector<int>& stages_of_numbers() const = 0;
+};
+
+class StagePipeline final : public Pipeline {
+ public:
+  explicit StagePipeline(StagedModel& model);
+  ~StagePipeline() override;
+
+  int stages() const override { return model_.stages(); }
+  int slots() const override { return stages() - stage_; }
+  void start(const std::vector<Variable>& weights, const std::vector<Variable>& states, double time_limit) override;
+  double step(std::int64_t parts, const StageParts& part) override;
+  void hand_out() override;
+  void bring_to_first() override;
+  void bring_to_all() override;
+  void share_numbers(const std::vector<Variable>& numbers) override;
+
+ private:
+  struct Messages;
+  struct Held {
+    Variable variable;
+    bool changes;
+    std::vector<int> stages;
+  };
+  double forward(std::int64_t part, std::int64_t parts, const StageParts& parts_of_step);
+  void backward(std::int64_t part, std::int64_t parts);
+  void send(int slot, bool backward);
+  void receive(int slot, bool backward);
+  /// The last part of a step is in slot 0, where its results are looked for.
+  int slot_of(std::int64_t part, std::int64_t parts) const {
+    return static_cast<int>((parts - 1 - part) % std::int64_t{slots()});
+  }
+  bool has(const Held& held) const;
+
+  Ranks& ranks_ = Ranks::all();
+  StagedModel& model_;
+  const int stage_;
+  std::vector<Held> weights_, states_;
+  std::unique_ptr<Messages> messages_;
+};
+
+}  // namespace graven::runtime
