@@ -167,12 +167,12 @@ std::vector<std::vector<std::int32_t>> stages_of_variables(const Graph& graph) {
   const std::vector<std::int32_t> stage = stages_of_nodes(graph);
   const Uses uses(graph);
   std::vector<std::vector<std::int32_t>> found(graph.values.size());
-  for (const auto* list : {&graph.parameters, &graph.states})
-    for (const ValueId v : *list) {
-      std::set<std::int32_t> readers;
-      for (const NodeId n : uses.readers(v)) readers.insert(stage[at(n)]);
-      found[at(v)].assign(readers.begin(), readers.end());
-    }
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    if (graph.values[v].kind == ValueKind::node) continue;
+    std::set<std::int32_t> readers;
+    for (const NodeId n : uses.readers(static_cast<ValueId>(v))) readers.insert(stage[at(n)]);
+    found[v].assign(readers.begin(), readers.end());
+  }
   for (const Donation& d : graph.donations) {
     std::vector<std::int32_t>& list = found[at(d.variable)];
     if (uses.maker(d.value) < 0 || (graph.value(d.variable).kind == ValueKind::sum)) continue;

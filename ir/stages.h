@@ -30,7 +30,7 @@ std::int32_t count_stages(const Graph& graph);
 std::vector<std::int32_t> stages_of_nodes(const Graph& graph);
 
 /// By value, the stages in which nodes of a graph with stages read it, and, of a variable, change it; the owner first:
-/// the stage that changes it, or the first one. Empty of others than parameters, buffers and states.
+/// the stage that changes it, or the first one. Empty of what nodes make.
 std::vector<std::vector<std::int32_t>> stages_of_variables(const Graph& graph);
 
 /// Has what one stage makes and another reads go there by `receive`, and what reads nothing that a stage makes computed

@@ -99,7 +99,7 @@ void StagePipeline::start(const std::vector<Variable>& weights, const std::vecto
     std::vector<Held> held;
     for (const Variable& v : variables) {
       held.push_back({v, false, {}});
-      for (const StagesOfVariable& known : model_.variables())
+      for (const StagesOfVariable& known : model_.stages_of_variables())
         if (v.path == known.path) held.back().changes = known.changes, held.back().stages = known.stages;
     }
     return held;

@@ -60,7 +60,7 @@ class StagedModel {
   virtual void update(int stage) = 0;
   /// In the same order on all ranks, with the part's sizes.
   virtual const std::vector<Crossing>& crossings(int slot) = 0;
-  virtual const std::vector<StagesOfVariable>& variables() const = 0;
+  virtual const std::vector<StagesOfVariable>& stages_of_variables() const = 0;
   /// The stages that make what TrainableModel::numbers() has.
   virtual const std::vector<int>& stages_of_numbers() const = 0;
 };

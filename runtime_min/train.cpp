@@ -92,7 +92,7 @@ void register_options(Arguments& a, Options& o, const TrainingDescription& descr
   a.text("weights", o.weights, "FILE",
          "initial weights; a bare name is looked for beside the program, above it, in share/ there, and here");
   o.execution.add_option(a);
-  if (description.data_parallel)
+  if (description.data_parallel || description.stages > 1)
     a.number("rank-timeout", o.rank_timeout, 1, 1e9, "S",
              "seconds that a rank waits for the others before it gives up");
   a.section("Checkpoints");
@@ -149,6 +149,9 @@ class Trainer {
   void share_state();
   void share_weights();
   void share_out(std::span<const Variable> variables, const std::string& file);
+  void collect_weights();
+  /// Of a pipeline: the inputs of the part that a slot has.
+  Batch& batch_of(int slot) { return slot == 0 ? *batch_ : under_way_[static_cast<std::size_t>(slot - 1)]; }
   void agree_on_stop();
   void warn(const std::string& text) const;
   [[noreturn]] void fail_on_loss(double loss) const;
@@ -162,8 +165,12 @@ class Trainer {
   /// With several ranks it is what they have agreed on last.
   int stop_signal() const { return ranks_.size() > 1 ? agreed_signal_ : signals_ ? signals_->received() : 0; }
 
+  /// Ranks that have batches of their own: a pipeline's work on the same ones.
+  std::int64_t replicas() const { return pipeline_ != nullptr ? 1 : ranks_.size(); }
+
   Ranks& ranks_ = Ranks::all();
   TrainableModel& model_;
+  Pipeline* const pipeline_ = ranks_.size() > 1 ? model_.pipeline() : nullptr;  ///< nullptr: this rank is no stage
   const TrainingDescription& description_;
   Options options_;
   const Arguments& arguments_;
@@ -176,6 +183,7 @@ class Trainer {
   std::vector<std::int64_t> sizes_, test_sizes_;  ///< what the symbols stand for in data_ and test_
   std::vector<TensorDescription> inputs_, test_inputs_;
   std::optional<Batch> batch_, test_batch_;  ///< the latter where test_ has other sizes
+  std::vector<Batch> under_way_;             ///< of a pipeline, besides batch_
   std::vector<ParameterGroup> groups_;
   std::vector<double> rates_;
   TrainingState state_;
@@ -195,6 +203,7 @@ void Trainer::start() {
   if (options_.execution.no_cuda_graph) model_.use_cuda_graph(false);
   weights_ = model_.weights();
   states_ = model_.states();
+  if (pipeline_ != nullptr) pipeline_->start(weights_, states_, options_.rank_timeout);
   groups_ = description_.groups;
   rates_.resize(std::max<std::size_t>(groups_.size(), 1));
 }
@@ -320,6 +329,7 @@ void Trainer::share_state() {
     ranks_.broadcast(x, sizeof *x);
   for (bool* flag : {&state_.shuffle, &state_.drop_last, &state_.has_best, &state_.has_watched})
     ranks_.broadcast(flag, sizeof *flag);
+  if (pipeline_ != nullptr) return pipeline_->hand_out();
   share_weights();
   share_out(weights_, ranks_.is_first() ? weights_path_ : std::string());
   share_out(states_, !ranks_.is_first() || saved_path_.empty() ? std::string() : states_file(saved_path_));
@@ -352,6 +362,7 @@ void Trainer::share_out(std::span<const Variable> variables, const std::string& 
 /// it trains. Behind this the run is the one that a checkpoint goes on with.
 void Trainer::share_weights() {
   if (ranks_.size() == 1) return;
+  if (pipeline_ != nullptr) return pipeline_->bring_to_all();
   model_.weights_needed();
   for (const Variable& v : weights_)
     if (!v.is_shard()) ranks_.broadcast(v.data, v.bytes());
@@ -389,8 +400,14 @@ void Trainer::warn(const std::string& text) const {
   if (ranks_.is_first()) std::fprintf(stderr, "warning: %s\n", text.c_str());
 }
 
-void Trainer::save() {
+/// Before the first rank saves them.
+void Trainer::collect_weights() {
+  if (pipeline_ != nullptr) return pipeline_->bring_to_first();
   share_weights();
+}
+
+void Trainer::save() {
+  collect_weights();
   saved_step_ = state_.step;
   bool saves = folder_.has_value();
   ranks_.broadcast(&saves, sizeof saves);
@@ -439,7 +456,7 @@ bool Trainer::train_epoch() {
   const bool shuffle = state_.shuffle;
   const std::int64_t end = state_.drop_last ? n - n % batch : n;
   Progress progress(epoch_title().c_str(), end, start, ranks_.is_first());
-  const std::int64_t ranks = ranks_.size();
+  const std::int64_t ranks = replicas();
   while (state_.position < end) {
     if (stop_signal() != 0 || (options_.steps > 0 && state_.step >= options_.steps)) return false;
     // The last step of an epoch has the batches that are left; those that do not go round the ranks are left out.
@@ -448,15 +465,25 @@ bool Trainer::train_epoch() {
     if (parts == 0) break;
     set_learning_rates();
     StepNumbers numbers{.learning_rates = rates_.data(), .step = state_.step + 1, .seed = state_.seed, .parts = parts};
-    double sum = 0;  // of the losses
-    for (; numbers.part < parts; ++numbers.part) {
-      // The batches of a step are dealt out to the ranks one by one. A batch has the same random numbers wherever it
-      // is computed.
-      const std::int64_t place = numbers.part * ranks + ranks_.rank();
+    // The batches of a step are dealt out to the ranks one by one. A batch has the same random numbers wherever it is
+    // computed.
+    const auto part_of = [&](std::int64_t part, Batch& to) {
+      const std::int64_t place = part * ranks + (pipeline_ != nullptr ? 0 : ranks_.rank());
+      numbers.part = part;
       numbers.draw = state_.draws + place + 1;
       const std::int64_t first = state_.position + place * batch, count = std::min(batch, end - first);
-      source_->fill(*batch_, count, [&](std::int64_t i) { return shuffle ? order[first + i] : first + i; });
-      sum += model_.step(batch_->pointers(), count, numbers);
+      source_->fill(to, count, [&](std::int64_t i) { return shuffle ? order[first + i] : first + i; });
+      return StagePart{to.pointers(), count, numbers};
+    };
+    double sum = 0;  // of the losses
+    if (pipeline_ != nullptr) {
+      sum = pipeline_->step(parts, [&](std::int64_t part, int slot) { return part_of(part, batch_of(slot)); });
+      pipeline_->share_numbers(model_.numbers());
+    } else {
+      for (std::int64_t part = 0; part < parts; ++part) {
+        const StagePart own = part_of(part, *batch_);
+        sum += model_.step(own.inputs, own.batch, own.numbers);
+      }
     }
     const std::int64_t samples = std::min(all * batch, end - state_.position);
     ranks_.sum(&sum, 1);
@@ -675,7 +702,7 @@ int Trainer::run() {
             .samples = data_->size()};
   state_.seed = options_.seed;
   state_.batch = options_.batch;
-  state_.accumulation_steps = options_.accumulation_steps * ranks_.size();
+  state_.accumulation_steps = options_.accumulation_steps * replicas();
   state_.shuffle = options_.shuffle;
   state_.drop_last = options_.drop_last;
   state_.lr = options_.lr;
@@ -700,7 +727,7 @@ int Trainer::run() {
       resume();
   }
   share_state();
-  if (state_.accumulation_steps % ranks_.size() != 0)
+  if (state_.accumulation_steps % replicas() != 0)
     throw UsageError("--accumulation-steps", "",
                      "another number of ranks, or of batches on each: a step of the checkpoint has " +
                          std::to_string(state_.accumulation_steps) + " batches",
@@ -717,10 +744,10 @@ int Trainer::run() {
   }
   // An epoch without a step would never end.
   const std::int64_t filled = state_.drop_last ? 0 : state_.batch - 1;
-  if (const std::int64_t batches = (state_.samples + filled) / state_.batch; batches < ranks_.size())
+  if (const std::int64_t batches = (state_.samples + filled) / state_.batch; batches < replicas())
     throw Error(data_->path(), "", "a batch for each of " + std::to_string(ranks_.size()) + " ranks",
                 std::to_string(batches));
-  if (state_.accumulation_steps > ranks_.size() && description_.accumulation_steps == 0)
+  if (state_.accumulation_steps > replicas() && description_.accumulation_steps == 0)
     throw UsageError("--accumulation-steps", "",
                      "1: this program was emitted from a graph that asks for no gradient accumulation, or for "
                      "update_in_backward (set_gradient_accumulation_steps() before it is recorded)",
@@ -731,14 +758,17 @@ int Trainer::run() {
   const std::int64_t most = std::max(state_.batch, description_.batch_is_symbolic ? state_.batch : description_.batch);
   batch_.emplace(inputs_, most);
   if (test_ && test_sizes_ != sizes_) test_batch_.emplace(test_inputs_, most);
+  if (pipeline_ != nullptr)
+    for (int slot = 1; slot < pipeline_->slots(); ++slot) under_way_.emplace_back(inputs_, most);
   source_->fill_shared(*batch_);
+  for (Batch& batch : under_way_) source_->fill_shared(batch);
   model_.resize(sizes_.data());
   require_same_run();
 
   std::printf("%s: %lld training samples", description_.name, static_cast<long long>(data_->size()));
   if (test_) std::printf(", %lld held out", static_cast<long long>(test_->size()));
   std::printf(", batch %lld", static_cast<long long>(state_.batch));
-  if (ranks_.size() > 1) std::printf(", %d ranks", ranks_.size());
+  if (ranks_.size() > 1) std::printf(", %d %s", ranks_.size(), pipeline_ != nullptr ? "stages" : "ranks");
   if (state_.accumulation_steps > 1)
     std::printf(", %lld batches a step", static_cast<long long>(state_.accumulation_steps));
   std::printf("\n");
@@ -804,6 +834,11 @@ void Trainer::bench() {
   prepare_schedules();
   batch_.emplace(description_.inputs, options_.batch);
   batch_->randomize(description_.inputs, options_.seed);
+  if (pipeline_ != nullptr) {
+    for (int slot = 1; slot < pipeline_->slots(); ++slot)
+      under_way_.emplace_back(description_.inputs, options_.batch).randomize(description_.inputs, options_.seed);
+    pipeline_->hand_out();
+  }
   Timings timings(options_.bench > 0 ? static_cast<std::size_t>(options_.bench) : 200'000);
   double first = 0;
   const Stopwatch total;
@@ -811,8 +846,16 @@ void Trainer::bench() {
   for (std::int64_t i = -2;; ++i) {
     set_learning_rates();
     const Stopwatch watch;
-    model_.step(batch_->pointers(), options_.batch,
-                {.learning_rates = rates_.data(), .step = state_.step + 1, .seed = options_.seed});
+    StepNumbers numbers{.learning_rates = rates_.data(), .step = state_.step + 1, .seed = options_.seed};
+    if (pipeline_ != nullptr) {
+      numbers.parts = options_.accumulation_steps;
+      pipeline_->step(numbers.parts, [&](std::int64_t part, int slot) {
+        numbers.part = part;
+        return StagePart{batch_of(slot).pointers(), options_.batch, numbers};
+      });
+    } else {
+      model_.step(batch_->pointers(), options_.batch, numbers);
+    }
     const double seconds = watch.seconds();
     state_.step += 1;
     if (i == -2) first = seconds;
@@ -895,7 +938,11 @@ int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults
     ranks = &Ranks::all();
     if (!ranks->is_first() && std::freopen("/dev/null", "w", stdout) == nullptr)
       throw system_error("/dev/null", "open");
-    if (ranks->size() > 1 && !description.data_parallel)
+    if (ranks->size() > 1 && description.stages > 1 && ranks->size() != description.stages)
+      throw Error("ranks", "",
+                  std::to_string(description.stages) + " ranks, one for each stage of the pipeline, or 1, which runs all",
+                  std::to_string(ranks->size()));
+    if (ranks->size() > 1 && !description.data_parallel && description.stages == 1)
       throw Error("ranks", "",
                   "a program of a graph that is data parallel (enable_data_parallel() before it is recorded)",
                   "one of " + std::to_string(ranks->size()) + " processes that would each train for itself");

@@ -63,6 +63,7 @@ struct TrainingDescription {
   bool scales_loss = false;        ///< a step whose loss or gradients are not finite is skipped, and is no error
   bool data_parallel = false;      ///< several ranks may share a step
   bool shares_parameters = false;  ///< each rank has its shards of the parameters: all of them make the same calls
+  int stages = 1;                  ///< of a pipeline: ranks may be so many, each a stage, or one
   bool on_device = false;          ///< it computes on a device: --device chooses which, and there is no --threads
 };
 

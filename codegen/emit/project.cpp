@@ -27,6 +27,7 @@
 #include "ir/diagnostic.h"
 #include "ir/json.h"
 #include "ir/passes/passes.h"
+#include "ir/stages.h"
 #include "runtime_min/error.h"
 #include "runtime_min/file.h"
 #include "runtime_min/safetensors.h"
@@ -245,6 +246,13 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
 
   auto start = Clock::now();
   ir::insert_copies(p.graph, {});  // where the passes have ended before it
+  if (ir::has_stages(p.graph)) {
+    if (const Target& target = target_named(options.target); target.style.on_device && !options.jit_entry)
+      throw UserError(fmt::format("set_stage: {} has stages, and {} has no pipelines: expected a target whose programs "
+                                  "work in the processor's memory", p.graph.name, target.title))
+          .note("emit it for the CPU, or without set_stage()");
+    ir::sort_by_stage(p.graph);
+  }
   p.plan = make_plan(p.graph, target_named(options.target));
   verify_plan(p.graph, p.plan);
   report.plan_milliseconds = milliseconds_since(start);
@@ -303,6 +311,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   if (data.calls.has_functors) add("functors.h", "functors.h");
   add("program.h", "program.h");
   add("model.h", kind + "/model.h");
+  if (data.pipeline.pipeline) add("stages.h", "train/stages.h");
   nlohmann::json brief = brief_template_data(d);
   for (const ModelFile& file : data.files) {
     brief["file"] = template_data(file);
@@ -327,6 +336,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
     std::set<std::string> before;
     for (const auto& [path, text] : files) before.insert(path);
     add_copied(files, {"runtime/" + kind + ".h"});
+    if (data.pipeline.pipeline) add_copied(files, {"runtime/pipeline.h"});
     d["main_runtime_sources"] = sources_in(files, before);
     std::set<std::string> busy, others = before;
     for (const auto& [path, text] : files) (busy_sources().count(path) ? others : busy).insert(path);

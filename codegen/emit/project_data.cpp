@@ -24,6 +24,7 @@
 #include "ir/passes/passes.h"
 #include "ir/sharding.h"
 #include "ir/sizes.h"
+#include "ir/stages.h"
 
 namespace graven::codegen {
 
@@ -135,8 +136,13 @@ class Builder {
     accumulates_ = std::any_of(graph.gradients.begin(), graph.gradients.end(),
                                [](const ir::Gradient& g) { return g.sum != ir::kNone; });
     out_.names.accumulates = accumulates_;
+    if (ir::has_stages(graph) && !options.jit_entry) {
+      stage_of_ = ir::stages_of_nodes(graph);
+      out_.pipeline.pipeline = out_.names.has_ranks = true;
+      out_.names.engine = "${engine}";
+    }
     if (graph.flag(ir::kDataParallel) && !options.jit_entry) {
-      out_.names.data_parallel = true;
+      out_.names.data_parallel = out_.names.has_ranks = true;
       out_.names.engine = "${engine}";
       style_.api_headers.insert(style_.api_headers.end(),
                                 {"kernels/cpu/collectives.h", "runtime/collectives.h", "runtime/ranks.h"});
@@ -174,6 +180,7 @@ class Builder {
     evaluation_results();
     out_.names.api_headers = style_.api_headers;
     calls();
+    if (is_pipeline()) pipeline();
     program();
     out_.names.kernel_flags = kKernelFlags;
     out_.names.kernel_flags_of_gnu = kKernelFlagsOfGnu;
@@ -559,15 +566,21 @@ class Builder {
 
     // The loss: the sum of all that backward() was called on.
     for (const ir::Loss& l : graph_.losses)
-      if (graph_.type(l.value).shape.numel() == ir::Dim(1))
+      if (graph_.type(l.value).shape.numel() == ir::Dim(1)) {
         out_.training.losses.push_back(loss_text(graph_, values_, l.value));
+        out_.training.losses.back().stage = stage_of(l.value);
+      }
     // What the program's log shows beside the loss: the other results of one number. Of several losses each is one.
-    std::vector<std::string> logged;
+    std::vector<std::string> logged, logged_in;
     for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
       const ir::ValueId v = graph_.outputs[i];
       const bool is_loss = out_.training.losses.size() == 1 && root(plan_, graph_.losses[0].value) == root(plan_, v);
-      if (graph_.type(v).shape.rank() == 0 && !is_loss) logged.push_back(fmt::format("results[{}]", i));
+      if (graph_.type(v).shape.rank() == 0 && !is_loss) {
+        logged.push_back(fmt::format("results[{}]", i));
+        logged_in.push_back(fmt::format("{}", stage_of(v)));
+      }
     }
+    out_.pipeline.stages_of_numbers = join(logged_in);
     out_.training.logs_results = !logged.empty();
     out_.training.logged_results = "{" + join(logged) + "}";
     std::string loss = "loss";
@@ -685,7 +698,8 @@ class Builder {
     std::optional<WrittenGraph> evaluation;
     if (evaluation_) evaluation.emplace(WrittenGraph{evaluation_->graph, evaluation_->plan, *evaluation_values_});
     const std::unordered_set<std::string> reserved = {style_.execution_name, name_};
-    written_ = options_.jit_entry ? plain_calls(main, evaluation, style_.calls)
+    // Functions of blocks are templates of one file, and stages have several.
+    written_ = options_.jit_entry || is_pipeline() ? plain_calls(main, evaluation, style_.calls)
                                   : block_calls(main, evaluation, style_.calls, reserved, kCallsPerFile);
   }
 
@@ -748,7 +762,7 @@ class Builder {
     out_.calls.bytes_text = quantity(plan_.bytes, "B");
     ModelFile main{.path = "model" + style_.model_extension, .is_main = true, .headers = headers};
     out_.calls.block_functions = add_blocks(main, "Calls", written_.functions);
-    const bool split = written_calls(calls, written_.functions) > kCallsPerFile;
+    const bool split = !is_pipeline() && written_calls(calls, written_.functions) > kCallsPerFile;
     std::vector<ModelFile> others;
     for (const ir::Phase phase : {ir::Phase::prepare, ir::Phase::forward, ir::Phase::backward, ir::Phase::update}) {
       const bool may_be_empty =
@@ -758,14 +772,15 @@ class Builder {
       const std::string name(ir::name(phase));
       const std::vector<Call>& list = calls.phases[phase];
       const std::vector<std::string> parts =
-          add_function(main, others, "model", "Calls", name, title(phase), list, split);
+          is_pipeline() ? add_stages(main, others, name, title(phase), phase, list)
+                        : add_function(main, others, "model", "Calls", name, title(phase), list, split);
       out_.calls.functions.push_back({name, parts});
       const bool of_last_part = phase == ir::Phase::update && accumulates_;
       if (phase != ir::Phase::prepare && !of_last_part) out_.calls.step_functions.push_back(name);
     }
     out_.calls.has_update = !updates_in_backward_ || calls.phases.count(ir::Phase::update) != 0;
     out_.calls.has_prepare = calls.phases.count(ir::Phase::prepare) != 0;
-    if (split) main.headers.clear();
+    if (split || is_pipeline()) main.headers.clear();
     out_.calls.split = split;
     out_.files.push_back(std::move(main));
     if (evaluation_) {
@@ -868,6 +883,135 @@ class Builder {
     return parts;
   }
 
+  // ---- stages of a pipeline
+
+  bool is_pipeline() const { return out_.pipeline.pipeline; }
+  /// The stage that makes a value; 0 where it is no pipeline, or no stage does.
+  std::int32_t stage_of(ir::ValueId v) const {
+    if (!is_pipeline()) return 0;
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
+      if (std::count(graph_.nodes[n].outputs.begin(), graph_.nodes[n].outputs.end(), root(plan_, v)) != 0)
+        return stage_of_[n];
+    return 0;
+  }
+
+  /// A phase as calls of the stages' parts of it, each in its stage's file. Returns the parts' names, in the order in
+  /// which they run.
+  std::vector<std::string> add_stages(ModelFile& main, std::vector<ModelFile>& files, const std::string& name,
+                                      const std::string& title, ir::Phase phase, const std::vector<Call>& list) {
+    FunctionText function{.owner = "Calls", .name = name, .title = title};
+    const std::int32_t count = ir::count_stages(graph_);
+    for (std::int32_t stage = 0; stage < count; ++stage) {
+      if (std::cmp_equal(out_.pipeline.stages.size(), stage))
+        out_.pipeline.stages.push_back(
+            {.number = stage, .path = fmt::format("stage_{}{}", stage, style_.model_extension)});
+      StageText& text = out_.pipeline.stages[at(stage)];
+      const std::string own = fmt::format("{}_stage_{}", name, stage);
+      (phase == ir::Phase::forward ? text.forward : phase == ir::Phase::backward ? text.backward : text.update) = own;
+      std::vector<Call> calls;
+      for (const Call& call : list)
+        if (call.stage == stage) calls.push_back(call);
+      auto file = std::find_if(files.begin(), files.end(), [&](const ModelFile& f) { return f.path == text.path; });
+      if (file == files.end()) file = files.insert(files.end(), ModelFile{.path = text.path});
+      for (const std::string& header : used_headers(calls, 0, calls.size()))
+        if (std::find(file->headers.begin(), file->headers.end(), header) == file->headers.end())
+          file->headers.push_back(header);
+      // The project's own first, as in every file of calls.
+      std::sort(file->headers.begin(), file->headers.end(), [](const std::string& x, const std::string& y) {
+        return std::pair(x.starts_with("kernels/"), std::string_view(x)) <
+               std::pair(y.starts_with("kernels/"), std::string_view(y));
+      });
+      if (std::any_of(calls.begin(), calls.end(), [](const Call& c) { return c.is_copy; }))
+        file->copy_header = style_.calls.copy_header;
+      file->functions.push_back({.owner = "Calls",
+                                 .name = own,
+                                 .title = double_rule(fmt::format("{}, stage {}", name, stage)),
+                                 .groups = groups(calls, 0, calls.size())});
+      function.parts.push_back(own);
+    }
+    if (phase == ir::Phase::backward) std::reverse(function.parts.begin(), function.parts.end());
+    std::vector<std::string> parts = function.parts;
+    main.functions.push_back(std::move(function));
+    return parts;
+  }
+
+  /// What stages.h says.
+  void pipeline() {
+    const ir::Uses uses(graph_);
+    for (const ir::Node& node : graph_.nodes)
+      for (const ir::ValueId v : node.inputs)
+        if (v != ir::kNone && uses.maker(v) >= 0 && !node.is(ir::kReceive))
+          if (const std::int32_t from = stage_of_[at(uses.maker(v))], to = stage_of_[at(&node - graph_.nodes.data())];
+              from != to)
+            throw UserError(fmt::format("set_stage: stage {} of {} reads '{}' of stage {}, which it has not received",
+                                        to, graph_.name, graph_.value(v).name, from))
+                .note("stages need the passes split_stages and settle_stages");
+    for (const ir::Crossing& c : ir::crossings(graph_)) {
+      const ir::ValueId v = root(plan_, c.value);
+      const ir::TensorType& type = graph_.type(v);
+      if (plan_.placements[at(v)].home != Home::arena)
+        throw UserError(fmt::format("set_stage: '{}' {} is no value of the arena: it cannot go from stage {} to {}",
+                                    graph_.value(v).name, type.to_string(), c.from, c.to));
+      if (plan_.placements[at(v)].buffer < 0) continue;
+      out_.pipeline.crossings.push_back(
+          {.from = c.from,
+           .to = c.to,
+           .backward = c.backward,
+           .expression = values_.expression(v),
+           .element = std::string(element_type(type.dtype)),
+           .count = values_.dimension(type.shape.numel(), "size."),
+           .comment = comment_text(type.to_string() + " " + graph_.value(v).name)});
+    }
+    const std::vector<std::vector<std::int32_t>> have = ir::stages_of_variables(graph_);
+    const auto add = [&](ir::ValueId v) {
+      std::vector<std::string> stages;
+      for (const std::int32_t s : have[at(v)]) stages.push_back(fmt::format("{}", s));
+      out_.pipeline.stage_variables.push_back(
+          {string_literal(graph_.value(v).name), join(stages), ir::is_changed(graph_, v)});
+    };
+    for (const ir::ValueId v : values_.stored()) add(v);
+    for (const ir::ValueId v : graph_.states) add(v);
+    for (StageText& stage : out_.pipeline.stages) {
+      stage.slots = std::ssize(out_.pipeline.stages) - stage.number;
+      stage.arena_bytes = arena_bytes_of(stage.number);
+      stage.modules = modules_of(stage.number);
+    }
+  }
+
+  /// What of the arena a stage's calls touch: nothing else of it becomes memory in a process that runs this stage.
+  std::int64_t arena_bytes_of(std::int32_t stage) const {
+    std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+    const auto touch = [&](std::int32_t buffer) {
+      if (buffer >= 0) ranges.emplace_back(plan_.buffers[at(buffer)].offset,
+                                           plan_.buffers[at(buffer)].offset + plan_.buffers[at(buffer)].bytes);
+    };
+    for (const Step& step : plan_.steps) {
+      if (stage_of_[at(step.node)] != stage) continue;
+      const ir::Node& node = graph_.nodes[at(step.node)];
+      for (const auto* list : {&node.inputs, &node.outputs})
+        for (const ir::ValueId v : *list)
+          if (v != ir::kNone)
+            if (const Placement& p = plan_.placements[at(root(plan_, v))]; p.home == Home::arena) touch(p.buffer);
+      touch(step.workspace);
+    }
+    std::sort(ranges.begin(), ranges.end());
+    std::int64_t bytes = 0, end = 0;
+    for (const auto& [first, last] : ranges) {
+      bytes += std::max<std::int64_t>(0, last - std::max(first, end));
+      end = std::max(end, last);
+    }
+    return bytes;
+  }
+
+  /// "model.transformer.h.{0,1}": the modules that have the stage.
+  std::string modules_of(std::int32_t stage) const {
+    std::vector<std::string> modules;
+    for (const ir::ModuleInfo& m : graph_.modules)
+      if (const auto found = graph_.config.find(std::string(ir::kStageOf) + m.path); found != graph_.config.end())
+        if (std::get<std::int64_t>(found->second) == stage) modules.push_back(m.path);
+    return comment_text(ir::braced(modules));
+  }
+
   /// How many calls there are is said once, in the README: another call changes its own lines.
   std::string title(ir::Phase phase) const {
     std::string text(ir::name(phase));
@@ -967,6 +1111,7 @@ class Builder {
   ProjectData out_;
   BlockCalls written_;
   std::int64_t batch_ = 1;
+  std::vector<std::int32_t> stage_of_;  ///< by node, of a pipeline
   std::string name_, batch_symbol_, optimizer_text_;
   std::string counted_;  ///< the batch symbol, or one that is called so and is no input's first dimension
 };

@@ -28,6 +28,7 @@ struct ProjectNames {
   bool data_parallel = false;  ///< ranks may share a step
   bool shares_states = false, shares_gradients = false,
        shares_parameters = false;           ///< each has its shards of these alone
+  bool has_ranks = false;                   ///< ranks share a step, or each is a stage of a pipeline
   std::int64_t shard_min_size = 0;          ///< elements of the smallest tensor of which it is so
   std::string engine = "Threads::Threads";  ///< what CMake links to what asks for processors or ranks
   std::string needs = {}, execution_type = {}, execution_name = {}, scalar_math = {}, model_extension = {},
@@ -118,6 +119,7 @@ struct GroupText {
 
 struct LossText {
   std::string expression = {}, element = {};
+  std::int32_t stage = 0;  ///< of a pipeline: that makes it
 };
 
 /// The scores of the classes in an evaluation.
@@ -177,6 +179,35 @@ struct PhaseText {
   std::vector<std::string> parts = {};
 };
 
+/// A stage of a pipeline.
+struct StageText {
+  std::int32_t number = 0;
+  std::string path = {}, forward = {}, backward = {}, update = {};  ///< its file; its functions
+  std::string modules = {};                                         ///< that its calls come from
+  std::int64_t slots = 1, arena_bytes = 0;  ///< parts under way; what of an arena its values take
+};
+
+/// What one stage makes and another reads.
+struct CrossingText {
+  std::int32_t from = 0, to = 0;
+  bool backward = false;
+  std::string expression = {}, element = {}, count = {}, comment = {};  ///< "buf.x", "f32", "64 * size.batch"
+};
+
+/// A weight or a state, and the stages that have it.
+struct StageVariableText {
+  std::string path_literal = {}, stages = {};  ///< "0, 1"
+  bool changes = false;
+};
+
+struct PipelineText {
+  bool pipeline = false;
+  std::vector<StageText> stages = {};
+  std::vector<CrossingText> crossings = {};
+  std::vector<StageVariableText> stage_variables = {};
+  std::string stages_of_numbers = {};
+};
+
 /// One of the files that the calls are spread over.
 struct ModelFile {
   std::string path = {};  ///< "model.cpp", "model_forward_2.cpp"
@@ -215,6 +246,7 @@ struct ProjectData {
   TrainingText training;
   CallsText calls;
   DefaultsText defaults;
+  PipelineText pipeline;
   std::vector<ModelFile> files;
   std::vector<std::string> headers;           ///< kernels' files that generated files include
   std::vector<ir::ValueId> stored_constants;  ///< those that lie among the weights

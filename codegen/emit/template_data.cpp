@@ -15,7 +15,7 @@ using nlohmann::json;
 
 GRAVEN_WORDS(ProjectNames, name, project, constant_prefix, name_literal, graph_name, graph_hash, generator,
              generator_version, purpose, banner, hash_banner, training, updates_in_backward, accumulates, data_parallel,
-             shares_states, shares_gradients, shares_parameters, shard_min_size, engine, needs, execution_type,
+             has_ranks, shares_states, shares_gradients, shares_parameters, shard_min_size, engine, needs, execution_type,
              execution_name, scalar_math, model_extension, device_type, create_argument, on_device, program_headers,
              api_headers, kernel_flags, kernel_flags_of_gnu, default_levels)
 GRAVEN_WORDS(TensorText, member, name_padded, element, public_type, dtype, type, shape, maxima, storage, tested,
@@ -31,7 +31,7 @@ GRAVEN_WORDS(ConstantText, type, name, values, comment)
 GRAVEN_WORDS(MemoryText, parameter_lines, nests, parameter_count, parameter_bytes, alignment, has_weights, has_prepared,
              has_states, example_path, inline_constants, plan, evaluation_plan, plans, evaluates_apart)
 GRAVEN_WORDS(GroupText, lr, schedule)
-GRAVEN_WORDS(LossText, expression, element)
+GRAVEN_WORDS(LossText, expression, element, stage)
 GRAVEN_WORDS(ScoresText, element, dtype, maxima, tested, expression, writable, storage)
 GRAVEN_WORDS(TrainingText, groups, has_schedule, group_count, learning_rates, losses, evaluation_losses, loss_literal,
              accumulation_steps, scales_loss, loss_scale, first_loss_scale, skipped, optimizers_of_groups, logs_results,
@@ -42,6 +42,10 @@ GRAVEN_WORDS(CallText, comment, lines)
 GRAVEN_WORDS(CallGroup, banner, calls)
 GRAVEN_WORDS(FunctionText, owner, name, head, parameters, title, parts, groups)
 GRAVEN_WORDS(PhaseText, name, parts)
+GRAVEN_WORDS(StageText, number, path, forward, backward, update, modules, slots, arena_bytes)
+GRAVEN_WORDS(CrossingText, from, to, backward, expression, element, count, comment)
+GRAVEN_WORDS(StageVariableText, path_literal, stages, changes)
+GRAVEN_WORDS(PipelineText, pipeline, stages, crossings, stage_variables, stages_of_numbers)
 GRAVEN_WORDS(ModelFile, is_main, headers, copy_header, functions)
 GRAVEN_WORDS(CallsText, config_headers, config_structs, configs, evaluation_configs, functors, libraries,
              wrapped_configs, uses_configs, has_functors, split, relu_trait, call_count, unit, flops_text, bytes_text,
@@ -53,7 +57,7 @@ GRAVEN_WORDS(DefaultsText, mean, std, data_literal, test_data_literal, threads_d
 json template_data(const ProjectData& project) {
   json data = project.names;
   for (const json& more : {json(project.signature), json(project.memory), json(project.training), json(project.calls),
-                           json(project.defaults)})
+                           json(project.defaults), json(project.pipeline)})
     data.update(more);
   data["namespace"] = project.names.project;  // which C++ has another use for
   return data;

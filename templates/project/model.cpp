@@ -41,7 +41,11 @@ extern const Program program;
 const Program program = {
     GRAVEN_TEXT(GRAVEN_LEVEL_NAMESPACE){% for function in functions %},
     [](const Step& step) { Calls(step).@{ function.name }@(); }{% endfor %}{% if evaluates_apart %},
-    [](const EvaluationStep& step) { EvaluationCalls(step).evaluate(); }{% endif %}};
+    [](const EvaluationStep& step) { EvaluationCalls(step).evaluate(); }{% endif %}{% if pipeline %},
+    {{% for stage in stages %}{% if not loop.is_first %},
+     {% endif %}{[](const Step& step) { Calls(step).@{ stage.forward }@(); },
+      [](const Step& step) { Calls(step).@{ stage.backward }@(); },
+      [](const Step& step) { Calls(step).@{ stage.update }@(); }}{% endfor %}}{% endif %}};
 {% endif %}
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE

@@ -211,6 +211,14 @@ struct Program {
 {% if evaluates_apart %}
   void (*evaluate)(const EvaluationStep& step);
 {% endif %}
+{% if pipeline %}
+  /// What a stage has of them.
+  struct {
+    void (*forward)(const Step& step);
+    void (*backward)(const Step& step);
+    void (*update)(const Step& step);
+  } stages[@{ length(stages) }@];
+{% endif %}
 };
 
 inline namespace GRAVEN_LEVEL_NAMESPACE {

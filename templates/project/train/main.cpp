@@ -2,6 +2,10 @@
 // The program: reads a data set and trains the model on it. See --help.
 #include <cstring>
 #include <memory>
+{% if pipeline %}
+#include <optional>
+#include <vector>
+{% endif %}
 {% if not has_evaluation %}
 #include <stdexcept>
 {% endif %}
@@ -9,6 +13,9 @@
 #include "model.h"
 {% if shares_states %}
 #include "runtime/ranks.h"
+{% endif %}
+{% if pipeline %}
+#include "runtime/pipeline.h"
 {% endif %}
 #include "runtime/train.h"
 
@@ -41,7 +48,7 @@ std::vector<Variable> variables(const std::vector<@{ namespace }@::Tensor>& tens
   return list;
 }
 
-class Program final : public runtime::TrainableModel {
+class Program final : public runtime::TrainableModel{% if pipeline %}, private runtime::StagedModel{% endif %} {
  public:
   const runtime::TrainingDescription& description() const override {
     static const runtime::TrainingDescription text{
@@ -89,6 +96,9 @@ class Program final : public runtime::TrainableModel {
         .shares_parameters = true,
 {% endif %}
 {% endif %}
+{% if pipeline %}
+        .stages = @{ namespace }@::Model::stages,
+{% endif %}
 {% if on_device %}
         .on_device = true,
 {% endif %}
@@ -115,6 +125,14 @@ class Program final : public runtime::TrainableModel {
   std::vector<Variable> states() override { return variables(model_->states()); }
   double step(const void* const* inputs, std::int64_t@{ batch_if_passed }@,
               const runtime::StepNumbers& numbers) override {
+{% if pipeline %}
+    return model_->step(@{ erased_arguments }@, hyper_of(numbers));
+  }
+  runtime::Pipeline* pipeline() override {
+    if (!pipeline_) pipeline_.emplace(static_cast<runtime::StagedModel&>(*this));
+    return &*pipeline_;
+  }
+{% else %}
     @{ namespace }@::Hyper hyper;
 {% if group_count > 0 %}
     std::memcpy(hyper.learning_rates, numbers.learning_rates, sizeof hyper.learning_rates);
@@ -128,6 +146,7 @@ class Program final : public runtime::TrainableModel {
 {% endif %}
     return model_->step(@{ erased_arguments }@, hyper);
   }
+{% endif %}
 {% if scales_loss %}
   std::int64_t skipped(std::size_t group) override {
     constexpr std::size_t optimizer_of[] = {@{ optimizers_of_groups }@};
@@ -183,6 +202,55 @@ class Program final : public runtime::TrainableModel {
 {% endif %}
 
  private:
+{% if pipeline %}
+  static @{ namespace }@::Hyper hyper_of(const runtime::StepNumbers& numbers) {
+    @{ namespace }@::Hyper hyper;
+{% if group_count > 0 %}
+    std::memcpy(hyper.learning_rates, numbers.learning_rates, sizeof hyper.learning_rates);
+{% endif %}
+    hyper.step = numbers.step;
+    hyper.seed = numbers.seed;
+    hyper.part = numbers.part;
+    hyper.parts = numbers.parts;
+    hyper.draw = numbers.draw;
+    return hyper;
+  }
+
+  // What the pipeline asks for.
+  int stages() const override { return @{ namespace }@::Model::stages; }
+  void set_slots(int count) override {
+    model_->set_slots(count);
+    crossings_.resize(static_cast<std::size_t>(count));
+  }
+  void prepare(int slot, const runtime::StagePart& part) override {
+    const void* const* const inputs = part.inputs;
+    [[maybe_unused]] const std::int64_t batch = part.batch;
+    model_->prepare_part(slot, @{ erased_arguments }@, hyper_of(part.numbers));
+    std::vector<runtime::Crossing>& list = crossings_[static_cast<std::size_t>(slot)];
+    list.clear();
+    for (const auto& c : model_->crossings(slot)) list.push_back({c.from, c.to, c.backward, c.data, c.bytes});
+  }
+  double forward(int stage, int slot) override { return model_->forward_stage(stage, slot); }
+  void backward(int stage, int slot) override { model_->backward_stage(stage, slot); }
+  void update(int stage) override { model_->update_stage(stage); }
+  const std::vector<runtime::Crossing>& crossings(int slot) override {
+    return crossings_[static_cast<std::size_t>(slot)];
+  }
+  const std::vector<runtime::StagesOfVariable>& stages_of_variables() const override {
+    static const std::vector<runtime::StagesOfVariable> list = {
+#define GRAVEN_STAGES(path, changes, ...) {path, changes, {__VA_ARGS__}},
+#include "stages.h"
+    };
+    return list;
+  }
+  const std::vector<int>& stages_of_numbers() const override {
+    static const std::vector<int> list = {@{ stages_of_numbers }@};
+    return list;
+  }
+
+  std::vector<std::vector<runtime::Crossing>> crossings_;  ///< by slot
+  std::optional<runtime::StagePipeline> pipeline_;
+{% endif %}
   std::unique_ptr<@{ namespace }@::Model> model_;
 {% if length(other_symbols) > 0 %}
   std::int64_t sizes_[@{ length(other_symbols) }@] = {@{ largest_sizes }@};

@@ -179,6 +179,28 @@ class GRAVEN_API Model {
 {% endif %}
   /// Results of the last forward() or step().
   std::vector<Tensor> results() const;
+{% if pipeline %}
+
+  /// The stages of the pipeline, of which runtime/pipeline.h runs one in each process. A slot has a part of a step that
+  /// is under way, in an arena of its own; slot 0 is that of step() and results().
+  static constexpr int stages = @{ length(stages) }@;
+  void set_slots(int count);
+  /// The slot has these inputs, which stay where they are, and these numbers.
+  void prepare_part(int slot, @{ parameters }@, const Hyper& hyper);
+  /// Returns the loss that the stage computes; 0 where it computes none.
+  double forward_stage(int stage, int slot);
+  void backward_stage(int stage, int slot);
+  /// By the numbers of slot 0.
+  void update_stage(int stage);
+  /// A value that one stage makes and another reads, forward or backward: bytes of the part that the slot has.
+  struct Crossing {
+    int from, to;
+    bool backward;
+    void* data;
+    std::size_t bytes;
+  };
+  const std::vector<Crossing>& crossings(int slot) const;
+{% endif %}
 {% if on_device %}
   /// Copies to the device what was written into the tensors of parameters() and of states(), which are copies of the
   /// device's: of those that were called since the last step, forward() or update(). An error when neither was.

@@ -155,6 +155,24 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     states.memory().outdate();
   }
 
+{% if pipeline %}
+  /// A part of a step that is under way.
+  struct Slot {
+    Inputs in;
+    Buffers buf;
+    Hyper hyper;
+{% if length(symbols) > 0 %}
+    Sizes size;
+{% endif %}
+    std::vector<Crossing> crossings;
+    std::optional<Device::Memory> arena;  ///< the first one's is the model's
+  };
+  Step step_of(Slot& slot) {
+    return {device.execution(), slot.in, param, grad, state, slot.buf, slot.hyper{% if length(symbols) > 0 %}, slot.size{% endif %}};
+  }
+
+  std::vector<Slot> slots;
+{% endif %}
   Device device;
   runtime::TensorBlock<Device> weights, {% if not updates_in_backward %}gradients, {% endif %}states;
   runtime::CallMemory<Device> inputs;
@@ -285,6 +303,70 @@ double Model::step(@{ parameters }@, const Hyper& hyper) {
   return own.loss();
 }
 
+{% if pipeline %}
+void Model::set_slots(int count) {
+  Memory& own = *memory_;
+  own.slots = std::vector<Memory::Slot>(static_cast<std::size_t>(count));
+  for (Memory::Slot& slot : own.slots) {
+    if (&slot == &own.slots.front()) {
+      slot.buf = own.buf;
+      continue;
+    }
+    slot.arena.emplace(own.device, kArenaBytes);
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  { constexpr std::size_t at = offset; slot.buf.name = reinterpret_cast<dtype*>(slot.arena->data() + at); }
+#include "memory_plan.h"
+  }
+}
+
+void Model::prepare_part(int slot, @{ parameters }@, const Hyper& hyper) {
+  require_step(hyper);
+  Memory::Slot& own = memory_->slots.at(static_cast<std::size_t>(slot));
+{% for symbol in symbols %}
+  runtime::require_size("@{ symbol.identifier }@", @{ symbol.identifier }@, @{ symbol.given_least }@,
+                        @{ symbol.maximum }@);
+  own.size.@{ symbol.identifier }@ = @{ symbol.identifier }@;
+{% endfor %}
+{% for input in inputs %}
+  own.in.@{ input.member }@ = @{ input.converted }@;
+{% endfor %}
+  own.hyper = complete(hyper);
+  own.crossings.clear();
+  [[maybe_unused]] const Buffers& buf = own.buf;
+{% if length(symbols) > 0 %}
+  [[maybe_unused]] const Sizes& size = own.size;
+{% endif %}
+#define GRAVEN_CROSSING(from, to, backward, data, bytes) own.crossings.push_back({from, to, backward, data, bytes});
+#include "stages.h"
+}
+
+double Model::forward_stage(int stage, int slot) {
+  Memory& own = *memory_;
+  const Step step = own.step_of(own.slots.at(static_cast<std::size_t>(slot)));
+  own.program.stages[stage].forward(step);
+  double loss = 0;
+  [[maybe_unused]] const Buffers& buf = step.buf;
+{% for loss in losses %}
+  if (stage == @{ loss.stage }@) loss += static_cast<double>(*@{ loss.expression }@);
+{% endfor %}
+  return loss;
+}
+
+void Model::backward_stage(int stage, int slot) {
+  Memory& own = *memory_;
+  own.program.stages[stage].backward(own.step_of(own.slots.at(static_cast<std::size_t>(slot))));
+}
+
+void Model::update_stage(int stage) {
+  Memory& own = *memory_;
+  own.program.stages[stage].update(own.step_of(own.slots.front()));
+}
+
+const std::vector<Model::Crossing>& Model::crossings(int slot) const {
+  return memory_->slots.at(static_cast<std::size_t>(slot)).crossings;
+}
+
+{% endif %}
 {% if has_evaluation %}
 double Model::evaluate(@{ parameters }@) {
 {% if evaluates_apart %}
