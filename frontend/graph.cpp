@@ -987,10 +987,11 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
   s.require_unchanged(where);
   if (training_graph) s.require_learned_as_recorded(where);
   if (!s.now.program) {
-    if (const int processes = runtime::launched_processes(); s.data_parallel && processes > 1)
-      fail_at(fmt::format("{} is data parallel, and is called in one of {} processes: in the host's process a graph is "
+    const bool staged = ir::has_stages(graph);
+    if (const int processes = runtime::launched_processes(); (s.data_parallel || staged) && processes > 1)
+      fail_at(fmt::format("{} {}, and is called in one of {} processes: in the host's process a graph is "
                           "one rank, and each would train for itself; emit its project, and start that",
-                          s.name, processes),
+                          s.name, staged ? "has stages" : "is data parallel", processes),
               where);
     const Stopwatch stopwatch;
     if (s.debug_level >= 0) std::fputs(fmt::format("{} start compiling.\n", s.log_name()).c_str(), stderr);

@@ -17,10 +17,10 @@ namespace graven::runtime {
 
 #ifdef GRAVEN_MPI
 
-/// What goes from one rank to another. Sends are begun and go on beside the calls that follow; whoever writes where they
-/// read waits for them first.
+/// What goes from one rank to another. Sends are begun and go on beside the calls that follow; whoever writes where
+/// they read waits for them first.
 struct StagePipeline::Messages {
-  MPI_Comm ranks = MPI_COMM_NULL;  // of its own: nobody else's messages are taken for these
+  MPI_Comm ranks = MPI_COMM_NULL;              // of its own: nobody else's messages are taken for these
   std::vector<std::vector<MPI_Request>> sent;  // by slot
   std::vector<MPI_Request> others;
   double time_limit;
@@ -52,9 +52,8 @@ struct StagePipeline::Messages {
     });
   }
   void broadcast(int from, void* data, std::size_t bytes) {
-    in_pieces(data, bytes, [&](std::byte* at, int count) {
-      MPI_Ibcast(at, count, MPI_BYTE, from, ranks, &others.emplace_back());
-    });
+    in_pieces(data, bytes,
+              [&](std::byte* at, int count) { MPI_Ibcast(at, count, MPI_BYTE, from, ranks, &others.emplace_back()); });
     wait(others);
   }
   void wait(std::vector<MPI_Request>& requests) {

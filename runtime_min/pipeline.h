@@ -31,7 +31,8 @@ namespace graven::runtime {
 /// A value that one stage makes and another reads, of the part in a slot.
 struct Crossing {
   int from, to;
-  bool backward;  ///< it is there behind the backward phase of `from`, and read in that of `to`; else in the forward ones
+  bool backward;  ///< it is there behind the backward phase of `from`, and read in that of `to`; else in the forward
+                  ///< ones
   void* data;
   std::size_t bytes;
 };

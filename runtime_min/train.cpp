@@ -939,9 +939,10 @@ int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults
     if (!ranks->is_first() && std::freopen("/dev/null", "w", stdout) == nullptr)
       throw system_error("/dev/null", "open");
     if (ranks->size() > 1 && description.stages > 1 && ranks->size() != description.stages)
-      throw Error("ranks", "",
-                  std::to_string(description.stages) + " ranks, one for each stage of the pipeline, or 1, which runs all",
-                  std::to_string(ranks->size()));
+      throw Error(
+          "ranks", "",
+          std::to_string(description.stages) + " ranks, one for each stage of the pipeline, or 1, which runs all",
+          std::to_string(ranks->size()));
     if (ranks->size() > 1 && !description.data_parallel && description.stages == 1)
       throw Error("ranks", "",
                   "a program of a graph that is data parallel (enable_data_parallel() before it is recorded)",

@@ -249,7 +249,8 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   if (ir::has_stages(p.graph)) {
     if (const Target& target = target_named(options.target); target.style.on_device && !options.jit_entry)
       throw UserError(fmt::format("set_stage: {} has stages, and {} has no pipelines: expected a target whose programs "
-                                  "work in the processor's memory", p.graph.name, target.title))
+                                  "work in the processor's memory",
+                                  p.graph.name, target.title))
           .note("emit it for the CPU, or without set_stage()");
     ir::sort_by_stage(p.graph);
   }

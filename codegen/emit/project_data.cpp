@@ -699,8 +699,9 @@ class Builder {
     if (evaluation_) evaluation.emplace(WrittenGraph{evaluation_->graph, evaluation_->plan, *evaluation_values_});
     const std::unordered_set<std::string> reserved = {style_.execution_name, name_};
     // Functions of blocks are templates of one file, and stages have several.
-    written_ = options_.jit_entry || is_pipeline() ? plain_calls(main, evaluation, style_.calls)
-                                  : block_calls(main, evaluation, style_.calls, reserved, kCallsPerFile);
+    written_ = options_.jit_entry || is_pipeline()
+                   ? plain_calls(main, evaluation, style_.calls)
+                   : block_calls(main, evaluation, style_.calls, reserved, kCallsPerFile);
   }
 
   void calls() {
@@ -953,14 +954,13 @@ class Builder {
         throw UserError(fmt::format("set_stage: '{}' {} is no value of the arena: it cannot go from stage {} to {}",
                                     graph_.value(v).name, type.to_string(), c.from, c.to));
       if (plan_.placements[at(v)].buffer < 0) continue;
-      out_.pipeline.crossings.push_back(
-          {.from = c.from,
-           .to = c.to,
-           .backward = c.backward,
-           .expression = values_.expression(v),
-           .element = std::string(element_type(type.dtype)),
-           .count = values_.dimension(type.shape.numel(), "size."),
-           .comment = comment_text(type.to_string() + " " + graph_.value(v).name)});
+      out_.pipeline.crossings.push_back({.from = c.from,
+                                         .to = c.to,
+                                         .backward = c.backward,
+                                         .expression = values_.expression(v),
+                                         .element = std::string(element_type(type.dtype)),
+                                         .count = values_.dimension(type.shape.numel(), "size."),
+                                         .comment = comment_text(type.to_string() + " " + graph_.value(v).name)});
     }
     const std::vector<std::vector<std::int32_t>> have = ir::stages_of_variables(graph_);
     const auto add = [&](ir::ValueId v) {
@@ -982,8 +982,9 @@ class Builder {
   std::int64_t arena_bytes_of(std::int32_t stage) const {
     std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
     const auto touch = [&](std::int32_t buffer) {
-      if (buffer >= 0) ranges.emplace_back(plan_.buffers[at(buffer)].offset,
-                                           plan_.buffers[at(buffer)].offset + plan_.buffers[at(buffer)].bytes);
+      if (buffer >= 0)
+        ranges.emplace_back(plan_.buffers[at(buffer)].offset,
+                            plan_.buffers[at(buffer)].offset + plan_.buffers[at(buffer)].bytes);
     };
     for (const Step& step : plan_.steps) {
       if (stage_of_[at(step.node)] != stage) continue;

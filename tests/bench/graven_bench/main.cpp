@@ -22,6 +22,7 @@
 #include "codegen/plan/plan.h"
 #include "ir/diagnostic.h"
 #include "ir/passes/pass.h"
+#include "ir/stages.h"
 #include "machine.h"
 #include "scale.h"
 #include "workloads.h"
@@ -47,8 +48,29 @@ struct Settings {
   std::string amp;  ///< empty: as recorded
   bool data_parallel = false;
   int zero_stage = 0;
+  int stages = 1;
   bool emit_only = false;
 };
+
+/// GPT-2's blocks in so many stages, with the embeddings in the first and the logits in the last one.
+void split_blocks(graven::ir::Graph& graph, int stages) {
+  std::vector<std::string> blocks;
+  for (const graven::ir::ModuleInfo& m : graph.modules)
+    if (m.class_name == "GPT2Block") blocks.push_back(m.path);
+  if (blocks.size() < static_cast<std::size_t>(stages))
+    throw graven::UserError("--stages: expected a workload that trains GPT-2, with a block for each stage, found " +
+                            std::to_string(blocks.size()) + " blocks");
+  const auto put = [&](const std::string& module, std::size_t stage) {
+    graph.config[std::string(graven::ir::kStageOf) + module] = static_cast<std::int64_t>(stage);
+  };
+  const auto count = static_cast<std::size_t>(stages);
+  for (std::size_t b = 0; b < blocks.size(); ++b) put(blocks[b], b * count / blocks.size());
+  for (const graven::ir::ModuleInfo& m : graph.modules) {
+    if (m.class_name == "GPT2Model") put(m.path, 0);
+    if (m.class_name == "TiedLinear" || m.path.ends_with(".ln_f")) put(m.path, count - 1);
+  }
+  graph.config.erase(std::string(graven::ir::kUpdateInBackward));
+}
 
 int bench(const Settings& settings) {
   const std::string& name = settings.workload;
@@ -63,11 +85,13 @@ int bench(const Settings& settings) {
   if (directory.empty()) {
     std::string base = graven::codegen::ArtefactCache::default_directory();
     if (base.empty()) base = fs::temp_directory_path() / "graven";
-    directory = base + (on_gpu ? "/bench-cuda/" : "/bench/") + name + settings.amp + (ranks ? "-ranks" : "");
+    directory = base + (on_gpu ? "/bench-cuda/" : "/bench/") + name + settings.amp + (ranks ? "-ranks" : "") +
+                (settings.stages > 1 ? "-stages" : "");
   }
   fs::create_directories(directory);
   // A gradient that is used up within backward has no mean over ranks.
   if (ranks) workload.graph.config.erase(std::string(graven::ir::kUpdateInBackward));
+  if (settings.stages > 1) split_blocks(workload.graph, settings.stages);
   graven::codegen::EmitOptions options;
   options.name = "bench";
   options.weights = workload.weights;
@@ -138,6 +162,9 @@ int main(int argc, char** argv) {
   app.add_option("--zero", settings.zero_stage,
                  "Such ranks share the states of optimizers (1), gradients (2), and parameters (3)")
       ->check(CLI::Range(1, 3));
+  app.add_option("--stages", settings.stages,
+                 "Stages of a pipeline that GPT-2's blocks are split into, likewise with --emit-only")
+      ->check(CLI::Range(1, 64));
   app.add_option("--amp", settings.amp, "Mixed precision in bf16 or f16, as enable_amp asks for it")
       ->check(CLI::IsMember({"bf16", "f16"}));
   app.add_flag("--emit-only", settings.emit_only, "Write the project, and neither build nor time it");

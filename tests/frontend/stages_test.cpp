@@ -1,0 +1,373 @@
+// Stages of a pipeline, in the graph: which node is in which stage, what crosses from one to another, that numbers stay
+// what they are without, and what is refused. tests/projects/pipeline_test.cpp runs their projects.
+#include <gtest/gtest.h>
+
+#include <graven/graven.h>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "codegen/emit/project.h"
+#include "codegen/plan/plan.h"
+#include "codegen/targets/targets.h"
+#include "frontend/eager/executor.h"
+#include "ir/json.h"
+#include "ir/ops.h"
+#include "ir/passes/pass.h"
+#include "ir/stages.h"
+#include "ir/tensor_value.h"
+#include "ir/text.h"
+#include "tests/frontend/error_text.h"
+
+namespace graven::stages_test {
+namespace {
+
+using test::error_of;
+
+template <class Model>
+struct Train : nn::Graph<Train<Model>> {
+  Model model;
+  optim::AdamW optimizer;
+  explicit Train(Model m, optim::AdamWOptions options = {.lr = 0.01})
+      : model(this->child("model", m)), optimizer(model.parameters(), options) {
+    this->add_optimizer(optimizer);
+  }
+  Tensor build(Tensor x, Tensor labels) {
+    Tensor loss = cross_entropy(flatten(model(x), 0, -2), flatten(labels));
+    loss.backward();
+    return loss;
+  }
+};
+
+struct Mlp : nn::Module<Mlp> {
+  nn::Linear first = child("first", nn::Linear(16, 32)), second = child("second", nn::Linear(32, 32)),
+             third = child("third", nn::Linear(32, 4));
+  Tensor forward(Tensor x) {
+    // A residual that passes over a stage, and a mask that all of them read.
+    const Tensor mask = gt(x.slice(1, 0, 1), 0).to(f32);
+    const Tensor h = relu(first(x) * mask);
+    return third(relu(second(h)) * mask + h) * mask;
+  }
+};
+
+void in_three(Mlp& m) {
+  m.first.set_stage(0);
+  m.second.set_stage(1);
+  m.third.set_stage(2);
+}
+
+const Spec kX = spec({8, 16}, "x"), kLabels = spec({8}, i64, "labels");
+
+ir::Graph lowered(ir::Graph graph) {
+  ir::PassOptions options;
+  options.target = &codegen::target_named("cpu").passes;
+  ir::run_passes(graph, options);
+  return graph;
+}
+
+/// Every number that a step leaves, by name.
+std::map<std::string, std::vector<double>> step(const ir::Graph& graph) {
+  eager::Environment values;
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    const ir::Value& value = graph.values[v];
+    if (value.kind == ir::ValueKind::node || value.kind == ir::ValueKind::constant) continue;
+    std::mt19937 random(static_cast<std::uint32_t>(std::hash<std::string>()(value.name)));
+    std::vector<double> elements(static_cast<std::size_t>(value.type.shape.numel().value()));
+    for (double& e : elements) {
+      if (value.kind == ir::ValueKind::hyper)
+        e = value.name == "lr.0" ? 0.05 : value.name == "part" ? 0 : value.name == "parts" ? 1 : 3;
+      else if (value.kind == ir::ValueKind::state)
+        e = 0.25;  // Adam's steps are no quotients of rounding
+      else if (ir::is_floating(value.type.dtype))
+        e = static_cast<double>(random() >> 8) / (1 << 24) - 0.5;
+      else
+        e = static_cast<double>(random() % 4);
+    }
+    values[static_cast<ir::ValueId>(v)] = *ir::tensor_data(value.type, elements);
+  }
+  eager::execute(graph, values);
+  std::map<std::string, std::vector<double>> results;
+  const auto keep = [&](const std::string& name, ir::ValueId v) {
+    const ir::TensorData& data = values.at(v);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(data.type.shape.numel().value()); ++i)
+      results[name].push_back(ir::number_at(data, i));
+  };
+  keep("loss", graph.outputs.at(0));
+  for (const std::vector<ir::ValueId>* list : {&graph.parameters, &graph.states})
+    for (const ir::ValueId v : *list) keep(graph.value(v).name, v);
+  return results;
+}
+
+struct Network {
+  const char* name;
+  std::function<ir::Graph(bool staged, const std::function<void(nn::GraphBase&)>&)> record;
+  std::int32_t stages;
+};
+
+models::GPT2LMHeadModel small_gpt2() {
+  return models::GPT2LMHeadModel(
+      {.n_layer = 4, .n_head = 2, .n_embd = 16, .n_positions = 8, .vocab_size = 12, .resid_pdrop = 0.1});
+}
+void in_two(models::GPT2LMHeadModel& model) {
+  model.transformer.set_stage(0);
+  model.transformer.h[2].set_stage(1);
+  model.transformer.h[3].set_stage(1);
+  model.transformer.ln_f.set_stage(1);
+  model.lm_head.set_stage(1);
+}
+
+std::vector<Network> networks() {
+  const auto of = [](auto make, auto stages, Spec x, Spec labels) {
+    return [=](bool staged, const std::function<void(nn::GraphBase&)>& ask) {
+      manual_seed(1);
+      auto model = make();
+      if (staged) stages(model);
+      Train graph(model);
+      if (!staged) graph.set_gradient_accumulation_steps(2);  // their steps have parts as well
+      if (ask) ask(graph);
+      return graph.trace(x, labels);
+    };
+  };
+  return {{"mlp", of([] { return Mlp(); }, in_three, kX, kLabels), 3},
+          {"lenet",
+           of([] { return models::LeNet(); },
+              [](models::LeNet& m) {
+                int stage = 0;
+                for (const auto& [name, child] : m.children()) child.set_stage(std::min(stage++, 3));
+              },
+              spec({4, 1, 28, 28}, "x"), spec({4}, i64, "labels")),
+           4},
+          {"gpt2", of(small_gpt2, in_two, spec({2, 8}, i64, "x"), spec({2, 8}, i64, "labels")), 2}};
+}
+
+/// Every node reads what its own stage makes, or has received; no phase goes back to a stage that it has left.
+void expect_stages(const ir::Graph& graph) {
+  const std::vector<std::int32_t> stage = ir::stages_of_nodes(graph);
+  const ir::Uses uses(graph);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const ir::Node& node = graph.nodes[n];
+    for (const ir::ValueId v : node.inputs) {
+      if (v == ir::kNone || uses.maker(v) < 0) continue;
+      const std::int32_t from = stage[ir::at(uses.maker(v))];
+      if (node.is(ir::kReceive)) {
+        EXPECT_EQ(from, node.attributes.integer("from"));
+        EXPECT_EQ(stage[n], node.attributes.integer("to"));
+        EXPECT_EQ(from < stage[n], node.phase == ir::Phase::forward) << graph.value(v).name;
+      } else {
+        EXPECT_EQ(from, stage[n]) << node.op->name << " reads " << graph.value(v).name;
+      }
+    }
+    if (n > 0 && graph.nodes[n - 1].phase == node.phase) {
+      const bool backward = node.phase == ir::Phase::backward;
+      EXPECT_LE(backward ? stage[n] : stage[n - 1], backward ? stage[n - 1] : stage[n]);
+    }
+  }
+}
+
+TEST(Stages, LeaveNumbersAsTheyAre) {
+  for (const Network& n : networks()) {
+    SCOPED_TRACE(n.name);
+    const ir::Graph staged = lowered(n.record(true, {})), plain = lowered(n.record(false, {}));
+    EXPECT_EQ(ir::count_stages(staged), n.stages);
+    EXPECT_FALSE(ir::has_stages(plain));
+    const auto found = step(staged), expected = step(plain);
+    ASSERT_EQ(found.size(), expected.size());
+    for (const auto& [name, numbers] : expected) {
+      ASSERT_EQ(found.at(name).size(), numbers.size()) << name;
+      double largest = 0, apart = 0;
+      for (std::size_t i = 0; i < numbers.size(); ++i) {
+        largest = std::max(largest, std::abs(numbers[i]));
+        apart = std::max(apart, std::abs(numbers[i] - found.at(name)[i]));
+      }
+      EXPECT_LE(apart, 1e-5 * largest) << name;
+    }
+  }
+}
+
+TEST(Stages, ReadWhatTheyHaveReceived) {
+  const std::pair<const char*, std::function<void(nn::GraphBase&)>> asks[] = {
+      {"as it is", {}},
+      {"amp", [](nn::GraphBase& g) { g.enable_amp(bf16); }},
+      {"memory budget", [](nn::GraphBase& g) { g.memory_budget(1); }},
+      {"an update for each parameter", [](nn::GraphBase& g) { g.allow_fuse_model_update_ops(false); }},
+  };
+  for (const Network& n : networks())
+    for (const auto& [what, ask] : asks) {
+      SCOPED_TRACE(std::string(n.name) + ", " + what);
+      const ir::Graph traced = n.record(true, ask);
+      ir::Graph graph = lowered(traced);
+      for (const ir::Graph* g : {&traced, &std::as_const(graph)}) {
+        EXPECT_EQ(ir::to_json(ir::from_json(ir::to_json(*g), "graph.json", {})), ir::to_json(*g));
+        EXPECT_EQ(ir::to_json(ir::from_text(ir::to_text(*g), "graph.txt")), ir::to_json(*g));
+      }
+      ir::sort_by_stage(graph);
+      expect_stages(graph);
+      const codegen::Plan plan = codegen::make_plan(graph);
+      codegen::verify_plan(graph, plan);
+      // The plan keeps the calls of a stage together, in every mode.
+      const std::vector<std::int32_t> stage = ir::stages_of_nodes(graph);
+      for (const std::string_view mode : ir::kStraightenModes) {
+        graph.config[std::string(ir::kStraightenAlgorithm)] = std::string(mode);
+        std::set<std::pair<ir::Phase, std::int32_t>> left;
+        std::pair<ir::Phase, std::int32_t> last{ir::Phase::prepare, -1};
+        for (const codegen::Step& s : codegen::make_plan(graph).steps) {
+          const std::pair now(graph.nodes[ir::at(s.node)].phase, stage[ir::at(s.node)]);
+          if (now == last) continue;
+          EXPECT_TRUE(left.insert(now).second) << mode;
+          last = now;
+        }
+      }
+    }
+}
+
+TEST(Stages, OfGpt2SendOneTensorForwardAndTwoBack) {
+  const Network gpt2 = networks().back();
+  ir::Graph graph = lowered(gpt2.record(true, {}));
+  ir::sort_by_stage(graph);
+  std::vector<std::string> forward, backward;
+  for (const ir::Crossing& c : ir::crossings(graph)) {
+    EXPECT_EQ(std::pair(c.from, c.to), c.backward ? std::pair(1, 0) : std::pair(0, 1));
+    (c.backward ? backward : forward).push_back(graph.type(c.value).to_string());
+  }
+  EXPECT_EQ(forward, (std::vector<std::string>{"f32[2,8,16]"}));
+  // The gradient of the residual stream, and the part of the embeddings' gradient that the last layer has.
+  EXPECT_EQ(std::multiset<std::string>(backward.begin(), backward.end()),
+            (std::multiset<std::string>{"f32[2,8,16]", "f32[12,16]"}));
+  const auto have = ir::stages_of_variables(graph);
+  EXPECT_EQ(have[ir::at(graph.find("model.transformer.wte.weight"))], (std::vector<std::int32_t>{0, 1}));
+  EXPECT_EQ(have[ir::at(graph.find("model.transformer.wte.weight-m"))], (std::vector<std::int32_t>{0}));
+  EXPECT_EQ(have[ir::at(graph.find("model.transformer.h.3.ln_1.weight"))], (std::vector<std::int32_t>{1}));
+}
+
+TEST(Stages, TrainInOneProcess) {
+  const auto losses = [](bool staged) {
+    manual_seed(4);
+    Mlp model;
+    if (staged) in_three(model);
+    Train graph(model);
+    const Tensor x = randn({8, 16}), labels = arange(8).remainder(4).to(i64);
+    std::vector<double> found;
+    for (int i = 0; i < 3; ++i) found.push_back(graph(x, labels).item<double>());
+    return found;
+  };
+  const std::vector<double> staged = losses(true), plain = losses(false);
+  EXPECT_LT(staged.back(), staged.front());
+  for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(staged[i], plain[i], 1e-5);
+
+  ASSERT_EQ(::setenv("OMPI_COMM_WORLD_SIZE", "2", 1), 0);
+  const std::string said = error_of([&] { losses(true); });
+  ASSERT_EQ(::unsetenv("OMPI_COMM_WORLD_SIZE"), 0);
+  EXPECT_NE(said.find("has stages, and is called in one of 2 processes"), std::string::npos) << said;
+}
+
+TEST(Stages, ArePrinted) {
+  Mlp model;
+  model.first.set_stage(0);
+  model.second.set_stage(1);
+  model.second.activation_checkpointing();
+  Train graph(model);
+  const std::string text = graph.repr();
+  EXPECT_NE(text.find("(CONFIG:config:ModuleConfig(stage_id=0, ))"), std::string::npos) << text;
+  EXPECT_NE(text.find("(CONFIG:config:ModuleConfig(stage_id=1, activation_checkpointing=True, ))"), std::string::npos);
+  const ir::Graph traced = graph.trace(kX, kLabels);
+  EXPECT_NE(ir::to_text(traced).find("config stage_of.model.second = {\"integer\":1}"), std::string::npos);
+}
+
+/// What is said of the mlp with these stages.
+std::string refused(const std::function<void(Mlp&)>& stages, const std::function<void(nn::GraphBase&)>& ask = {},
+                    optim::AdamWOptions options = {.lr = 0.01}) {
+  return error_of([&] {
+    Mlp model;
+    stages(model);
+    Train graph(model, options);
+    if (ask) ask(graph);
+    lowered(graph.trace(kX, kLabels));
+  });
+}
+
+TEST(Stages, RefuseWhatCannotBe) {
+  const auto expect = [](const std::string& said, const std::string& part) {
+    EXPECT_NE(said.find(part), std::string::npos) << said;
+  };
+  expect(error_of([] { Mlp().first.set_stage(-1); }), "set_stage: stages are counted from 0, got -1");
+  expect(refused([](Mlp& m) {
+           m.first.set_stage(0);
+           m.third.set_stage(2);
+         }),
+         "the stages of Train<Mlp> are 0, 2, and there is no stage 1: they are counted from 0, without gaps");
+  expect(refused([](Mlp& m) { m.second.set_stage(1); }), "are 1, and there is no stage 0");
+  const std::string back = refused([](Mlp& m) {
+    m.first.set_stage(1);
+    m.second.set_stage(0);
+  });
+  expect(back, "flows from model.first (stage 1) to model.second (stage 0): values flow to later stages");
+  expect(back, "stages_test.cpp");
+  expect(refused(in_three, [](nn::GraphBase& g) { g.enable_data_parallel(); }),
+         "has stages (set_stage), and asks to be data parallel");
+  expect(refused(in_three, [](nn::GraphBase& g) { g.update_in_backward(); }),
+         "asks for update_in_backward, and has stages (set_stage)");
+  expect(refused(in_three, [](nn::GraphBase& g) { g.set_grad_scaler(amp::GradScaler()); }),
+         "which belongs to the update, reads what stages 0, 1, 2 of Train<Mlp> make: expected one stage");
+  expect(refused(in_three, {}, {.lr = 0.01, .clip_grad_max_norm = 1}),
+         "'clip_factor', which belongs to the update, reads what stages 0, 1, 2");
+
+  struct Unused : nn::Module<Unused> {
+    nn::Linear first = child("first", nn::Linear(16, 4)), second = child("second", nn::Linear(4, 4));
+    Tensor forward(Tensor x) { return first(x); }
+  };
+  expect(error_of([] {
+           Unused model;
+           model.first.set_stage(0);
+           model.second.set_stage(1);
+           Train graph(model);
+           lowered(graph.trace(kX, kLabels));
+         }),
+         "stage 1 of Train<Unused> computes nothing that a result needs (model.second)");
+
+  struct Watched : nn::Module<Watched> {
+    nn::BatchNorm1d norm = child("norm", nn::BatchNorm1d(16));
+    nn::Linear out = child("out", nn::Linear(16, 4));
+    Tensor forward(Tensor x) { return out(norm(x)) + norm.running_mean.mean(); }
+  };
+  expect(error_of([] {
+           Watched model;
+           model.norm.set_stage(0);
+           model.out.set_stage(1);
+           Train graph(model);
+           lowered(graph.trace(kX, kLabels));
+         }),
+         "'model.norm.running_mean' is changed in stage 0 while a step runs, and read in stage 1: expected one stage");
+
+  const auto folder = std::filesystem::path(GRAVEN_BINARY_DIR) / "stages_cuda";
+  expect(error_of([&] {
+           Mlp model;
+           in_three(model);
+           Train graph(model);
+           graph.compile(kX, kLabels);
+           codegen::emit(graph, folder, {.name = "stages", .target = "cuda"});
+         }),
+         "has no pipelines: expected a target whose programs work in the processor's memory");
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST(Stages, OfInferencesAreNone) {
+  struct Infer : nn::Graph<Infer> {
+    Mlp model = child("model", Mlp());
+    Infer() { in_three(model); }
+    Tensor build(Tensor x) { return model(x); }
+  } infer;
+  infer.model.eval();
+  const ir::Graph graph = lowered(infer.trace(kX));
+  EXPECT_FALSE(ir::has_stages(graph));
+  for (const ir::Node& n : graph.nodes) EXPECT_FALSE(n.is(ir::kReceive));
+}
+
+}  // namespace
+}  // namespace graven::stages_test

@@ -1,0 +1,323 @@
+// Emitted projects of which several ranks each train a stage, built with each MPI that is here: what they compute is,
+// bit for bit, what one process computes that runs all stages, whatever the number of parts, and across checkpoints.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "codegen/build/process.h"
+#include "codegen/emit/project.h"
+#include "graven/graven.h"
+#include "tests/projects/data.h"
+#include "tests/projects/launchers.h"
+
+namespace graven {
+namespace {
+
+namespace fs = std::filesystem;
+using codegen::ProcessResult;
+
+using tests::kClasses;
+using tests::kFeatures;
+using tests::Launcher;
+using tests::launchers;
+using tests::read_file;
+using tests::write_data;
+using tests::write_npy;
+
+constexpr std::int64_t kBatch = 4, kSamples = 46;  // the last batch of an epoch is smaller
+
+/// Three stages; the loss belongs to none, nor does the dropout.
+struct Mlp : nn::Graph<Mlp> {
+  nn::Linear in = child("in", nn::Linear(kFeatures, 40)), middle = child("middle", nn::Linear(40, 30)),
+             out = child("out", nn::Linear(30, kClasses));
+  nn::BatchNorm1d norm = child("norm", nn::BatchNorm1d(30));
+  nn::Dropout dropout = child("dropout", nn::Dropout(0.25));
+  optim::SGD optimizer{parameters_of({in, middle, norm, out}), {.lr = 0.05, .momentum = 0.9}};
+  Mlp() {
+    in.set_stage(0);
+    middle.set_stage(1);
+    norm.set_stage(1);
+    out.set_stage(2);
+    add_optimizer(optimizer);
+  }
+  static std::vector<Tensor> parameters_of(std::initializer_list<nn::ModuleBase> modules) {
+    std::vector<Tensor> all;
+    for (const nn::ModuleBase& m : modules)
+      for (const Tensor& t : m.parameters()) all.push_back(t);
+    return all;
+  }
+  std::map<std::string, Tensor> build(Tensor images, Tensor labels) {
+    const Tensor h = relu(in(images));
+    const Tensor scores = out(dropout(relu(norm(middle(h)))) + 0.5 * h.slice(1, 0, 30));
+    Tensor loss = cross_entropy(scores, labels);
+    loss.backward();
+    // What the first stage makes is a result, too.
+    return {{"loss", loss}, {"spread", mean(h)}};
+  }
+};
+
+constexpr std::int64_t kVocabulary = 11, kLength = 6;
+
+/// Two stages, of which both read the embeddings: as such, and as the last layer's weight.
+struct TrainGpt2 : nn::Graph<TrainGpt2> {
+  models::GPT2LMHeadModel model =
+      child("model", models::GPT2LMHeadModel(
+                         {.n_layer = 3, .n_head = 2, .n_embd = 16, .n_positions = kLength, .vocab_size = kVocabulary}));
+  optim::AdamW optimizer{model.parameters(), {.lr = 0.01}};
+  TrainGpt2() {
+    model.transformer.set_stage(0);
+    model.transformer.h[1].set_stage(1);
+    model.transformer.h[2].set_stage(1);
+    model.transformer.ln_f.set_stage(1);
+    model.lm_head.set_stage(1);
+    add_optimizer(optimizer);
+  }
+  Tensor build(Tensor tokens, Tensor targets) {
+    Tensor loss = cross_entropy(model(tokens).reshape({-1, kVocabulary}), targets.reshape({-1}));
+    loss.backward();
+    return loss;
+  }
+};
+
+constexpr std::int64_t kPixels = 12;
+
+/// Images go from stage to stage as the convolutions have them.
+struct Lenet : nn::Graph<Lenet> {
+  nn::Sequential features = child(
+      "features", nn::Sequential(nn::Conv2d(1, 8, 3), nn::ReLU(), nn::MaxPool2d(2), nn::Conv2d(8, 16, 3), nn::ReLU()));
+  nn::Linear out = child("out", nn::Linear(16 * 9, kClasses));
+  optim::Adam optimizer;
+  Lenet() : optimizer(parameters(), {.lr = 0.01}) {
+    features.set_stage(1);
+    features[0].set_stage(0);
+    features[1].set_stage(0);
+    add_optimizer(optimizer);
+  }
+  std::vector<Tensor> parameters() {
+    std::vector<Tensor> all = features.parameters();
+    for (const Tensor& t : out.parameters()) all.push_back(t);
+    return all;
+  }
+  Tensor build(Tensor images, Tensor labels) {
+    Tensor loss = cross_entropy(out(flatten(features(images), 1)), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+struct Project {
+  const char* name;
+  int stages;
+};
+constexpr Project kProjects[] = {{"mlp", 3}, {"lenet", 2}, {"gpt2", 2}};
+
+class PipelineProjects : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    fs::remove_all(work());
+    fs::create_directories(work());
+    write_data(work() / "mlp_data/train", kSamples, 1);
+    write_data(work() / "mlp_data/test", 11, 2);
+    std::mt19937 random(3);
+    for (const char* field : {"tokens", "targets"}) {
+      std::string bytes;
+      for (std::int64_t i = 0; i < kSamples * kLength; ++i) {
+        const std::int64_t token = random() % kVocabulary;
+        bytes.append(reinterpret_cast<const char*>(&token), sizeof token);
+      }
+      write_npy(work() / "gpt2_data/train" / (std::string(field) + ".npy"), runtime::DType::i64, {kSamples, kLength},
+                bytes);
+    }
+    std::string images, labels;
+    for (std::int64_t i = 0; i < kSamples; ++i) {
+      labels += static_cast<char>(i % kClasses);
+      for (std::int64_t p = 0; p < kPixels * kPixels; ++p)
+        images += static_cast<char>(random() % 128 + (p / 48 == i % kClasses ? 100 : 0));
+    }
+    write_npy(work() / "lenet_data/train/images.npy", runtime::DType::u8, {kSamples, 1, kPixels, kPixels}, images);
+    write_npy(work() / "lenet_data/train/labels.npy", runtime::DType::u8, {kSamples}, labels);
+    if (launchers().empty()) return;
+    const ir::Dim batch("batch", kBatch);
+    // A batch norm learns from two samples or more: two of the 46 are the last batch.
+    emit<Mlp>("mlp", spec({batch, kFeatures}, "images"), spec({batch}, i64, "labels"));
+    emit<Lenet>("lenet", spec({kBatch, 1, kPixels, kPixels}, "images"), spec({kBatch}, i64, "labels"));
+    emit<TrainGpt2>("gpt2", spec({batch, kLength}, i64, "tokens"), spec({batch, kLength}, i64, "targets"));
+    for (const Launcher& l : launchers()) build("mlp", l);
+    for (const char* other : {"lenet", "gpt2"}) build(other, launchers().front());
+  }
+  void SetUp() override {
+    if (launchers().empty()) GTEST_SKIP() << "no MPI is installed (scripts/packages.txt)";
+  }
+
+  template <class Graph, class... Inputs>
+  static void emit(const std::string& name, Inputs... inputs) {
+    manual_seed(3);
+    Graph graph;
+    graph.compile(inputs...);
+    codegen::emit(graph, work() / name, {.name = name, .format = false});
+  }
+  static void build(const std::string& project, const Launcher& l) {
+    const std::string folder = (work() / project).string(), to = folder + "/build-" + l.name;
+    for (const auto& command : {std::vector<std::string>{"cmake", "-S", folder, "-B", to, "-DGRAVEN_LEVELS=base",
+                                                         "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DCMAKE_CXX_FLAGS=-Werror",
+                                                         "-DGRAVEN_MPI=ON", "-DMPI_CXX_COMPILER=" + l.compiler},
+                                std::vector<std::string>{"cmake", "--build", to, "-j2"}}) {
+      const ProcessResult r = codegen::run_process(command, {.seconds = 600});
+      ASSERT_EQ(r.exit_status, 0) << r.output;
+    }
+  }
+  static fs::path work() { return fs::path(GRAVEN_BINARY_DIR) / "pipeline_work"; }
+  static std::string path(const std::string& out) { return (work() / out).string(); }
+  static std::string program(const std::string& project, const Launcher& l) {
+    return (work() / project / ("build-" + l.name) / project).string();
+  }
+  static std::vector<std::string> options(const std::string& project, const std::string& out,
+                                          std::vector<std::string> more) {
+    std::vector<std::string> all = {
+        "--data", path(project + "_data"), "--out", out.empty() ? out : path(out), "--seed", "5", "--threads", "1"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  /// As so many ranks; 0: without a launcher.
+  static ProcessResult run(const std::string& project, const Launcher& l, int ranks,
+                           const std::vector<std::string>& with) {
+    std::vector<std::string> command;
+    if (ranks > 0) {
+      command = l.command;
+      command.push_back(std::to_string(ranks));
+    }
+    command.push_back(program(project, l));
+    command.insert(command.end(), with.begin(), with.end());
+    return codegen::run_process(command, {.directory = work().string(), .seconds = 120});
+  }
+  static void expect_same(const std::string& a, const std::string& b) {
+    for (const char* file : {"weights.safetensors", "optimizer.safetensors", "manifest.json"})
+      EXPECT_EQ(read_file(path(a) + "/latest/" + file), read_file(path(b) + "/latest/" + file)) << b << ": " << file;
+  }
+  /// The lines of a log without times and paths.
+  static std::string said(const std::string& log) {
+    std::istringstream lines(read_file(path(log)));
+    std::string text;
+    for (std::string line; std::getline(lines, line);) {
+      nlohmann::json j = nlohmann::json::parse(line);
+      j.erase("seconds");
+      j.erase("path");
+      text += j.dump() + "\n";
+    }
+    return text;
+  }
+};
+
+TEST_F(PipelineProjects, SelfTestsPass) {
+  for (const Project& p : kProjects) {
+    const ProcessResult r = codegen::run_process({path(p.name) + "/build-" + launchers().front().name + "/selftest"},
+                                                 {.directory = path(p.name), .seconds = 120});
+    EXPECT_EQ(r.exit_status, 0) << p.name << "\n" << r.output;
+  }
+}
+
+TEST_F(PipelineProjects, StagesComputeWhatOneProcessDoes) {
+  for (const Project& p : kProjects)
+    for (const std::string parts : {"1", "2", "5"})
+      for (const Launcher& l : launchers()) {
+        if (!fs::exists(program(p.name, l))) continue;
+        const std::string one = std::string(p.name) + "_one_" + parts, several = p.name + l.name + parts;
+        if (!fs::exists(path(one))) {
+          const ProcessResult r = run(
+              p.name, l, 0,
+              options(p.name, one, {"--epochs", "3", "--accumulation-steps", parts, "--log", path(one + ".jsonl")}));
+          ASSERT_EQ(r.exit_status, 0) << r.output;
+        }
+        const ProcessResult r =
+            run(p.name, l, p.stages,
+                options(p.name, several,
+                        {"--epochs", "3", "--accumulation-steps", parts, "--log", path(several + ".jsonl")}));
+        ASSERT_EQ(r.exit_status, 0) << r.output;
+        EXPECT_NE(r.output.find(", " + std::to_string(p.stages) + " stages"), std::string::npos) << r.output;
+        const std::size_t line = r.output.find("epoch 1/3");
+        EXPECT_NE(line, std::string::npos) << r.output;
+        EXPECT_EQ(r.output.find("epoch 1/3", line + 1), std::string::npos) << "more than one rank prints\n" << r.output;
+        expect_same(one, several);
+        EXPECT_EQ(said(one + ".jsonl"), said(several + ".jsonl")) << several;
+        EXPECT_NE(said(one + ".jsonl").find("\"event\":\"step\""), std::string::npos);
+      }
+}
+
+TEST_F(PipelineProjects, GoOnBitForBitInAnyNumberOfProcesses) {
+  for (const Launcher& l : launchers()) {
+    const auto trained = [&](int ranks, const std::string& out, const std::vector<std::string>& more) {
+      const ProcessResult r = run("mlp", l, ranks, options("mlp", out, more));
+      EXPECT_EQ(r.exit_status, 0) << r.output;
+    };
+    const std::string straight = l.name + "_straight", mixed = l.name + "_mixed";
+    trained(3, straight, {"--epochs", "3"});
+    trained(3, mixed, {"--epochs", "3", "--steps", "3"});
+    trained(1, mixed, {"--epochs", "3", "--steps", "6", "--resume"});
+    trained(0, mixed, {"--epochs", "3", "--steps", "7", "--resume"});
+    trained(3, mixed, {"--epochs", "3", "--resume"});
+    expect_same(straight, mixed);
+  }
+}
+
+TEST_F(PipelineProjects, MistakesEndAll) {
+  for (const Launcher& l : launchers()) {
+    const struct {
+      int ranks;
+      std::vector<std::string> options;
+      const char* said;
+    } cases[] = {
+        {2, options("mlp", "", {}),
+         "ranks: expected 3 ranks, one for each stage of the pipeline, or 1, which runs all, found 2"},
+        {4, options("mlp", "", {}), "or 1, which runs all, found 4"},
+        {3, options("mlp", "", {"--epochs", "x"}), "error: rank 0: --epochs: expected a whole number"},
+        {3, {"--data", "nowhere", "--out", ""}, "error: rank 0: nowhere: cannot open"},
+    };
+    for (const auto& c : cases) {
+      const ProcessResult r = run("mlp", l, c.ranks, c.options);
+      EXPECT_NE(r.exit_status, 0) << c.said;
+      EXPECT_NE(r.output.find(c.said), std::string::npos) << c.said << "\n" << r.output;
+    }
+  }
+}
+
+TEST_F(PipelineProjects, OneThatDiesOrHangsEndsTheOthers) {
+  for (const Launcher& l : launchers()) {
+    for (const std::string signal : {"KILL", "STOP"}) {
+      const std::string out = l.name + signal;
+      std::string command;
+      for (const std::string& word : l.command) command += word + " ";
+      command += "3 " + program("mlp", l);
+      for (const std::string& word :
+           options("mlp", out, {"--epochs", "1000000", "--save-every", "5", "--rank-timeout", "2"}))
+        command += " " + word;
+      // The newest process of that name is one of the ranks. It is killed in the end: not every launcher ends what is
+      // stopped.
+      const std::string newest = "pkill -n -f '^" + program("mlp", l) + "' -";
+      const ProcessResult r =
+          codegen::run_process({"bash", "-c",
+                                "(" + command + ") & for i in $(seq 100); do [ -e " + path(out) +
+                                    "/latest/manifest.json ] && break; sleep 0.1; done; " + newest + signal +
+                                    "; sleep 5; " + newest + "KILL; wait $!; echo status $?"},
+                               {.directory = work().string(), .seconds = 60});
+      EXPECT_FALSE(r.timed_out) << r.output;
+      EXPECT_EQ(r.output.find("status 0"), std::string::npos) << r.output;
+      if (signal == "STOP") {
+        EXPECT_NE(r.output.find("ranks: expected an answer of the other ranks within 2 s (--rank-timeout), found none"),
+                  std::string::npos)
+            << r.output;
+      }
+      const ProcessResult again = run("mlp", l, 3, options("mlp", out, {"--epochs", "1", "--resume"}));
+      EXPECT_EQ(again.exit_status, 0) << again.output;
+      EXPECT_NE(again.output.find("resumed from " + path(out)), std::string::npos) << again.output;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace graven
