@@ -11,34 +11,36 @@ namespace graven::runtime {
 template <class Interface>
 struct RankCollectives final : Interface {
   using Accumulation = typename Interface::Accumulation;
+  /// `of`: which ranks they are.
+  explicit RankCollectives(Ranks& (*of)()) : ranks(of) {}
 
-  int size() const override { return Ranks::all().size(); }
-  void start_mean(float* x, std::int64_t n) override { Ranks::all().start_mean(x, n); }
-  void start_mean(double* x, std::int64_t n) override { Ranks::all().start_mean(x, n); }
-  void start_shard_of_mean(float* x, std::int64_t n) override { Ranks::all().start_shard_of_mean(x, n); }
-  void start_shard_of_mean(double* x, std::int64_t n) override { Ranks::all().start_shard_of_mean(x, n); }
+  int size() const override { return ranks().size(); }
+  void start_mean(float* x, std::int64_t n) override { ranks().start_mean(x, n); }
+  void start_mean(double* x, std::int64_t n) override { ranks().start_mean(x, n); }
+  void start_shard_of_mean(float* x, std::int64_t n) override { ranks().start_shard_of_mean(x, n); }
+  void start_shard_of_mean(double* x, std::int64_t n) override { ranks().start_shard_of_mean(x, n); }
   void start_adding_shard(float* sum, const float* x, std::int64_t n, const Accumulation& how) override {
-    Ranks::all().start_adding_shard(sum, x, n, {how.first, how.last, how.times, how.parts});
+    ranks().start_adding_shard(sum, x, n, {how.first, how.last, how.times, how.parts});
   }
   void start_adding_shard(double* sum, const double* x, std::int64_t n, const Accumulation& how) override {
-    Ranks::all().start_adding_shard(sum, x, n, {how.first, how.last, how.times, how.parts});
+    ranks().start_adding_shard(sum, x, n, {how.first, how.last, how.times, how.parts});
   }
-  void start_gather(float* x, std::int64_t n) override { Ranks::all().start_gather(x, n); }
-  void start_gather(double* x, std::int64_t n) override { Ranks::all().start_gather(x, n); }
-  void finish_gathers() override { Ranks::all().finish_gathers(); }
+  void start_gather(float* x, std::int64_t n) override { ranks().start_gather(x, n); }
+  void start_gather(double* x, std::int64_t n) override { ranks().start_gather(x, n); }
+  void finish_gathers() override { ranks().finish_gathers(); }
   void gather(float* whole, const float* x, std::int64_t n) override { gather_any(whole, x, n); }
   void gather(double* whole, const double* x, std::int64_t n) override { gather_any(whole, x, n); }
-  void sum(double* x, std::int64_t n) override { Ranks::all().sum(x, static_cast<std::size_t>(n)); }
-  void largest(double* x, std::int64_t n) override { Ranks::all().largest(x, static_cast<std::size_t>(n)); }
+  void sum(double* x, std::int64_t n) override { ranks().sum(x, static_cast<std::size_t>(n)); }
+  void largest(double* x, std::int64_t n) override { ranks().largest(x, static_cast<std::size_t>(n)); }
 
  private:
+  Ranks& (*ranks)();
   template <class T>
-  static void gather_any(T* whole, const T* x, std::int64_t n) {
-    Ranks& ranks = Ranks::all();
-    const Shard shard = ranks.shard(1);
+  void gather_any(T* whole, const T* x, std::int64_t n) {
+    const Shard shard = ranks().shard(1);
     std::memcpy(shard.of(whole, n), x, static_cast<std::size_t>(shard.count(n)) * sizeof(T));
-    ranks.start_gather(whole, n);
-    ranks.finish_gathers();
+    ranks().start_gather(whole, n);
+    ranks().finish_gathers();
   }
 };
 

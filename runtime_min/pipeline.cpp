@@ -88,12 +88,15 @@ struct StagePipeline::Messages {
 
 #endif
 
-StagePipeline::StagePipeline(StagedModel& model) : model_(model), stage_(ranks_.rank()) {}
+StagePipeline::StagePipeline(StagedModel& model) : model_(model), stage_(ranks_.rank() % model.stages()) {
+  Ranks::divide(model.stages());
+}
 StagePipeline::~StagePipeline() = default;
 
 void StagePipeline::start(const std::vector<Variable>& weights, const std::vector<Variable>& states,
                           double time_limit) {
   messages_ = std::make_unique<Messages>(slots(), time_limit);
+  Ranks::peers().set_time_limit(time_limit);
   const auto hold = [&](const std::vector<Variable>& variables) {
     std::vector<Held> held;
     for (const Variable& v : variables) {
@@ -112,7 +115,7 @@ void StagePipeline::send(int slot, bool backward) {
   const std::vector<Crossing>& crossings = model_.crossings(slot);
   for (std::size_t c = 0; c < crossings.size(); ++c)
     if (crossings[c].from == stage_ && crossings[c].backward == backward)
-      messages_->send(messages_->sent[static_cast<std::size_t>(slot)], crossings[c].to, static_cast<int>(c),
+      messages_->send(messages_->sent[static_cast<std::size_t>(slot)], rank_of(crossings[c].to), static_cast<int>(c),
                       crossings[c].data, crossings[c].bytes);
 }
 
@@ -120,7 +123,7 @@ void StagePipeline::receive(int slot, bool backward) {
   const std::vector<Crossing>& crossings = model_.crossings(slot);
   for (std::size_t c = 0; c < crossings.size(); ++c)
     if (crossings[c].to == stage_ && crossings[c].backward == backward)
-      messages_->receive(crossings[c].from, static_cast<int>(c), crossings[c].data, crossings[c].bytes);
+      messages_->receive(rank_of(crossings[c].from), static_cast<int>(c), crossings[c].data, crossings[c].bytes);
   messages_->wait(messages_->others);
 }
 
@@ -152,6 +155,7 @@ double StagePipeline::step(std::int64_t parts, const StageParts& part) {
     backward(p - ahead, parts);
   }
   for (std::int64_t p = parts - ahead; p < parts; ++p) backward(p, parts);
+  Ranks::peers().finish();  // now each gradient is the mean of all replicas'
   model_.update(stage_);
   // Who reads a parameter of another stage gets what it is now.
   for (std::size_t w = 0; w < weights_.size(); ++w) {
@@ -159,11 +163,11 @@ double StagePipeline::step(std::int64_t parts, const StageParts& part) {
     if (!held.changes || held.stages.size() < 2 || !has(held)) continue;
     const Variable& v = held.variable;
     if (held.stages[0] != stage_) {
-      messages_->receive(held.stages[0], static_cast<int>(w), v.data, v.bytes());
+      messages_->receive(rank_of(held.stages[0]), static_cast<int>(w), v.data, v.bytes());
       continue;
     }
     for (std::size_t s = 1; s < held.stages.size(); ++s)
-      messages_->send(messages_->others, held.stages[s], static_cast<int>(w), v.data, v.bytes());
+      messages_->send(messages_->others, rank_of(held.stages[s]), static_cast<int>(w), v.data, v.bytes());
   }
   messages_->wait(messages_->others);
   return loss;
@@ -179,25 +183,30 @@ void StagePipeline::hand_out() {
   for (const std::vector<Held>* list : {&weights_, &states_})
     for (const Held& held : *list) {
       const Variable& v = held.variable;
-      for (const int stage : held.stages) {
-        if (stage == 0) continue;
-        if (ranks_.is_first()) messages_->send(messages_->others, stage, 0, v.data, v.bytes());
-        if (stage == stage_) messages_->receive(0, 0, v.data, v.bytes());
-      }
+      for (const int stage : held.stages)
+        for (int rank = stage; rank < ranks_.size(); rank += stages()) {
+          if (rank == 0) continue;
+          if (ranks_.is_first()) messages_->send(messages_->others, rank, 0, v.data, v.bytes());
+          if (rank == ranks_.rank()) messages_->receive(0, 0, v.data, v.bytes());
+        }
       messages_->wait(messages_->others);
     }
 }
 
-/// The first rank has what their owners have.
+/// The first rank has what their owners have, and replicas what the first one has: running statistics are each one's
+/// own while it trains, and behind a checkpoint those that it holds.
 void StagePipeline::bring_to_first() {
   if (ranks_.size() == 1) return;
+  if (replicas() > 1)
+    for (const Held& held : weights_)
+      if (held.changes && has(held)) Ranks::peers().broadcast(held.variable.data, held.variable.bytes());
   for (const std::vector<Held>* list : {&weights_, &states_})
     for (const Held& held : *list) {
       const int owner = held.stages.empty() ? 0 : held.stages[0];
       if (!held.changes || owner == 0) continue;
       const Variable& v = held.variable;
       if (ranks_.is_first()) messages_->receive(owner, 0, v.data, v.bytes());
-      if (owner == stage_) messages_->send(messages_->others, 0, 0, v.data, v.bytes());
+      if (owner == ranks_.rank()) messages_->send(messages_->others, 0, 0, v.data, v.bytes());
       messages_->wait(messages_->others);
     }
 }

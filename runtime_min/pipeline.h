@@ -10,9 +10,12 @@
 // Stage s of S has S - s parts under way at the most, each with an arena of its own, a slot. Backward runs part after
 // part in the order of their numbers, as one process does: gradients add up to the same bits.
 //
-//   StagePipeline pipeline(stages);             // of Ranks::all(), as many as there are stages
+//   StagePipeline pipeline(stages);             // of Ranks::all(), a multiple of the stages
 //   pipeline.start(weights, states, 600);
 //   loss = pipeline.step(parts, [&](std::int64_t part, int slot) { return StagePart{...}; });
+//
+// Where there are more ranks than stages, each stage has several, its replicas: rank r runs stage r % S of replica r /
+// S, on parts of its own, and a gradient is the mean over the replicas (all_reduce, over Ranks::peers()).
 //
 // A parameter that several stages read has one that owns it, the first: what the others add to its gradient flows there
 // part by part, and behind the update they get its new value.
@@ -72,6 +75,8 @@ class StagePipeline final : public Pipeline {
   ~StagePipeline() override;
 
   int stages() const override { return model_.stages(); }
+  int replicas() const override { return ranks_.size() / stages(); }
+  int replica() const override { return ranks_.rank() / stages(); }
   int slots() const override { return stages() - stage_; }
   void start(const std::vector<Variable>& weights, const std::vector<Variable>& states, double time_limit) override;
   double step(std::int64_t parts, const StageParts& part) override;
@@ -96,6 +101,8 @@ class StagePipeline final : public Pipeline {
     return static_cast<int>((parts - 1 - part) % std::int64_t{slots()});
   }
   bool has(const Held& held) const;
+  /// The rank that runs a stage of this rank's replica.
+  int rank_of(int stage) const { return replica() * stages() + stage; }
 
   Ranks& ranks_ = Ranks::all();
   StagedModel& model_;

@@ -101,6 +101,13 @@ struct Ranks::Engine {
     MPI_Comm_rank(everybody, &rank);
     MPI_Comm_size(everybody, &size);
   }
+  /// Of those who say the same group.
+  Engine(const Engine& all, int group) {
+    MPI_Comm_split(all.everybody, group, 0, &everybody);
+    MPI_Comm_dup(everybody, &results);
+    MPI_Comm_rank(everybody, &rank);
+    MPI_Comm_size(everybody, &size);
+  }
   ~Engine() {
     int finished = 0;
     MPI_Finalized(&finished);
@@ -316,6 +323,11 @@ Ranks::Ranks() {
                 "another's, which has started " + std::to_string(size) + " processes that do not know of each other");
 }
 
+Ranks::Ranks(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {
+  rank_ = engine_->rank;
+  size_ = engine_->size;
+}
+
 int Ranks::sharing_processors() const {
   if (size_ == 1) return 1;
   // Two ranks share what they run on where machine and set of processors are the same.
@@ -492,7 +504,11 @@ int Ranks::fail(const std::string& text, int status) {
 
 #else
 
-struct Ranks::Engine {};
+struct Ranks::Engine {
+  Engine(const Engine&, int) {}
+};
+
+Ranks::Ranks(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
 
 Ranks::Ranks() {
   if (const int size = launched_processes(); size > 1)
@@ -531,6 +547,26 @@ Ranks::~Ranks() = default;
 Ranks& Ranks::all() {
   static Ranks ranks;
   return ranks;
+}
+
+namespace {
+std::unique_ptr<Ranks>& peers_of_stage() {
+  static std::unique_ptr<Ranks> peers;
+  return peers;
+}
+}  // namespace
+
+Ranks& Ranks::peers() {
+  const std::unique_ptr<Ranks>& own = peers_of_stage();
+  return own ? *own : all();
+}
+
+void Ranks::divide(int stages) {
+  Ranks& ranks = all();  // first: what ends it outlives the peers
+  if (ranks.size_ == 1) return;
+  std::unique_ptr<Ranks>& own = peers_of_stage();
+  own.reset(new Ranks(std::make_unique<Engine>(*ranks.engine_, ranks.rank_ % stages)));
+  own->time_limit_ = ranks.time_limit_;
 }
 
 void Ranks::require_same(const char* what, const std::string& text) {

@@ -34,6 +34,10 @@ class Ranks {
   /// Of this process; joins the others when it is first called. An Error in a program without an engine that is one of
   /// several processes: each would train for itself.
   static Ranks& all();
+  /// Of stages of a pipeline: those that have this rank's stage, rank % stages, as well. All ranks, before divide().
+  static Ranks& peers();
+  /// Called once, by every rank.
+  static void divide(int stages);
   ~Ranks();
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
@@ -99,10 +103,11 @@ class Ranks {
   int fail(const std::string& text, int status);
 
  private:
-  Ranks();
   std::vector<double> gathered(const double* x, std::size_t n);
   void transfer(int other, std::byte* data, std::size_t bytes, bool sends);
   struct Engine;
+  Ranks();
+  explicit Ranks(std::unique_ptr<Engine> engine);
   std::unique_ptr<Engine> engine_;  ///< nullptr: one rank
   int rank_ = 0, size_ = 1;
   double time_limit_ = 600;

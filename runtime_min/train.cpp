@@ -165,8 +165,8 @@ class Trainer {
   /// With several ranks it is what they have agreed on last.
   int stop_signal() const { return ranks_.size() > 1 ? agreed_signal_ : signals_ ? signals_->received() : 0; }
 
-  /// Ranks that have batches of their own: a pipeline's work on the same ones.
-  std::int64_t replicas() const { return pipeline_ != nullptr ? 1 : ranks_.size(); }
+  /// Ranks that have batches of their own: those of a pipeline work on the same ones.
+  std::int64_t replicas() const { return pipeline_ != nullptr ? pipeline_->replicas() : ranks_.size(); }
 
   Ranks& ranks_ = Ranks::all();
   TrainableModel& model_;
@@ -468,7 +468,7 @@ bool Trainer::train_epoch() {
     // The batches of a step are dealt out to the ranks one by one. A batch has the same random numbers wherever it is
     // computed.
     const auto part_of = [&](std::int64_t part, Batch& to) {
-      const std::int64_t place = part * ranks + (pipeline_ != nullptr ? 0 : ranks_.rank());
+      const std::int64_t place = part * ranks + (pipeline_ != nullptr ? pipeline_->replica() : ranks_.rank());
       numbers.part = part;
       numbers.draw = state_.draws + place + 1;
       const std::int64_t first = state_.position + place * batch, count = std::min(batch, end - first);
@@ -768,7 +768,8 @@ int Trainer::run() {
   std::printf("%s: %lld training samples", description_.name, static_cast<long long>(data_->size()));
   if (test_) std::printf(", %lld held out", static_cast<long long>(test_->size()));
   std::printf(", batch %lld", static_cast<long long>(state_.batch));
-  if (ranks_.size() > 1) std::printf(", %d %s", ranks_.size(), pipeline_ != nullptr ? "stages" : "ranks");
+  if (ranks_.size() > 1) std::printf(", %d ranks", ranks_.size());
+  if (pipeline_ != nullptr) std::printf(", %d stages", pipeline_->stages());
   if (state_.accumulation_steps > 1)
     std::printf(", %lld batches a step", static_cast<long long>(state_.accumulation_steps));
   std::printf("\n");
@@ -938,11 +939,14 @@ int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults
     ranks = &Ranks::all();
     if (!ranks->is_first() && std::freopen("/dev/null", "w", stdout) == nullptr)
       throw system_error("/dev/null", "open");
-    if (ranks->size() > 1 && description.stages > 1 && ranks->size() != description.stages)
-      throw Error(
-          "ranks", "",
-          std::to_string(description.stages) + " ranks, one for each stage of the pipeline, or 1, which runs all",
-          std::to_string(ranks->size()));
+    if (const int stages = description.stages; ranks->size() > 1 && stages > 1) {
+      const bool fits = description.data_parallel ? ranks->size() % stages == 0 : ranks->size() == stages;
+      if (!fits)
+        throw Error("ranks", "",
+                    (description.data_parallel ? "a multiple of " : "") + std::to_string(stages) +
+                        " ranks, one for each stage of the pipeline, or 1, which runs all",
+                    std::to_string(ranks->size()));
+    }
     if (ranks->size() > 1 && !description.data_parallel && description.stages == 1)
       throw Error("ranks", "",
                   "a program of a graph that is data parallel (enable_data_parallel() before it is recorded)",

@@ -101,6 +101,9 @@ class Pipeline {
  public:
   virtual ~Pipeline() = default;
   virtual int stages() const = 0;
+  /// How often there are all stages, each time for batches of their own; and which of these this rank belongs to.
+  virtual int replicas() const = 0;
+  virtual int replica() const = 0;
   /// So many parts are under way on this rank at the most.
   virtual int slots() const = 0;
   /// Called once, after the model's start().

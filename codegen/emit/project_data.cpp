@@ -954,27 +954,24 @@ class Builder {
         throw UserError(fmt::format("set_stage: '{}' {} is no value of the arena: it cannot go from stage {} to {}",
                                     graph_.value(v).name, type.to_string(), c.from, c.to));
       if (plan_.placements[at(v)].buffer < 0) continue;
-      out_.pipeline.crossings.push_back({.from = c.from,
-                                         .to = c.to,
-                                         .backward = c.backward,
-                                         .expression = values_.expression(v),
-                                         .element = std::string(element_type(type.dtype)),
-                                         .count = values_.dimension(type.shape.numel(), "size."),
-                                         .comment = comment_text(type.to_string() + " " + graph_.value(v).name)});
+      out_.pipeline.crossings.push_back(fmt::format(
+          "GRAVEN_CROSSING({}, {}, {}, {}, sizeof({}) * static_cast<std::size_t>({}))  // {}", c.from, c.to, c.backward,
+          values_.expression(v), element_type(type.dtype), values_.dimension(type.shape.numel(), "size."),
+          comment_text(type.to_string() + " " + graph_.value(v).name)));
     }
     const std::vector<std::vector<std::int32_t>> have = ir::stages_of_variables(graph_);
     const auto add = [&](ir::ValueId v) {
-      std::vector<std::string> stages;
-      for (const std::int32_t s : have[at(v)]) stages.push_back(fmt::format("{}", s));
-      out_.pipeline.stage_variables.push_back(
-          {string_literal(graph_.value(v).name), join(stages), ir::is_changed(graph_, v)});
+      std::string line =
+          fmt::format("GRAVEN_STAGES({}, {}", string_literal(graph_.value(v).name), ir::is_changed(graph_, v));
+      for (const std::int32_t s : have[at(v)]) line += fmt::format(", {}", s);
+      out_.pipeline.stage_variables.push_back(line + ")");
     };
     for (const ir::ValueId v : values_.stored()) add(v);
     for (const ir::ValueId v : graph_.states) add(v);
     for (StageText& stage : out_.pipeline.stages) {
-      stage.slots = std::ssize(out_.pipeline.stages) - stage.number;
-      stage.arena_bytes = arena_bytes_of(stage.number);
-      stage.modules = modules_of(stage.number);
+      stage.line = fmt::format("{:>5}  {:<12}  {:>15}  {:>19}  {}", stage.number, stage.path,
+                               std::ssize(out_.pipeline.stages) - stage.number, arena_bytes_of(stage.number),
+                               modules_of(stage.number));
     }
   }
 

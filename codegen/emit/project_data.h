@@ -183,28 +183,13 @@ struct PhaseText {
 struct StageText {
   std::int32_t number = 0;
   std::string path = {}, forward = {}, backward = {}, update = {};  ///< its file; its functions
-  std::string modules = {};                                         ///< that its calls come from
-  std::int64_t slots = 1, arena_bytes = 0;  ///< parts under way; what of an arena its values take
-};
-
-/// What one stage makes and another reads.
-struct CrossingText {
-  std::int32_t from = 0, to = 0;
-  bool backward = false;
-  std::string expression = {}, element = {}, count = {}, comment = {};  ///< "buf.x", "f32", "64 * size.batch"
-};
-
-/// A weight or a state, and the stages that have it.
-struct StageVariableText {
-  std::string path_literal = {}, stages = {};  ///< "0, 1"
-  bool changes = false;
+  std::string line = {};                                            ///< what stages.h says of it
 };
 
 struct PipelineText {
   bool pipeline = false;
   std::vector<StageText> stages = {};
-  std::vector<CrossingText> crossings = {};
-  std::vector<StageVariableText> stage_variables = {};
+  std::vector<std::string> crossings = {}, stage_variables = {};  ///< lines of stages.h
   std::string stages_of_numbers = {};
 };
 

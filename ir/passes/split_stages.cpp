@@ -71,7 +71,43 @@ class Split {
     return (module.empty() ? std::string(node.op->name) : module) + " (" + number(stage) + ")";
   }
 
+  /// The node that has the stage of `v` by a module of its own: its maker, or the one before it that it has it from.
+  const Node& in_module(ValueId v) const {
+    const NodeId n = uses_.maker(v);
+    const Node& node = rewriter_.old()[at(n)];
+    if (has_module(node)) return node;
+    for (const ValueId input : node.inputs)
+      if (input != kNone && uses_.maker(input) >= 0 && stage_[at(uses_.maker(input))] == stage_[at(n)])
+        return in_module(input);
+    return node;
+  }
+  [[noreturn]] void refuse(ValueId v, std::int32_t from, const Node& reader, std::int32_t to) const {
+    const Node& maker = rewriter_.old()[at(uses_.maker(v))];
+    const bool forward = maker.phase == Phase::forward;
+    UserError error("set_stage: '" + graph_.value(v).name + "' " + graph_.type(v).to_string() + " flows from " +
+                    place(in_module(v), from) + " to " + place(reader, to) +
+                    (forward ? ": values flow to later stages" : ": gradients flow to earlier stages"));
+    error.in(owner_of(reader.origins), std::string(reader.op->name));
+    error.note("give the module that reads it a stage of at least " + std::to_string(from) +
+               ", or the one that makes it an earlier one");
+    error.at(reader.origins);
+    throw error;
+  }
+
+  /// A module has the stage that was set, or there is an error.
+  void require_its_own(const Node& node, std::int32_t stage) const {
+    if (settles_ || node.phase != Phase::forward) return;
+    for (const Origin& o : node.origins) {
+      const std::int32_t own = stage_of_module(o.module);
+      if (own < 0 || own >= stage) continue;
+      for (const ValueId v : node.inputs)
+        if (v != kNone && uses_.maker(v) >= 0 && stage_[at(uses_.maker(v))] > own)
+          refuse(v, stage_[at(uses_.maker(v))], node, own);
+    }
+  }
+
   void add(Node node, std::int32_t stage) {
+    require_its_own(node, stage);
     if (!node.is(kReceive))
       for (std::size_t i = 0; i < node.inputs.size(); ++i) node.inputs[i] = in_stage(node.inputs[i], stage, node);
     rewriter_.keep(std::move(node));
@@ -85,16 +121,8 @@ class Split {
     const Node& maker = rewriter_.old()[at(m)];
     const std::int32_t from = stage_[at(m)];
     if (is_free_(m)) return computed_again(m, v, to, reader);
-    if (maker.phase == Phase::forward ? from > to && reader.phase == Phase::forward : from < to) {
-      UserError error("set_stage: '" + graph_.value(v).name + "' " + graph_.type(v).to_string() + " flows from " +
-                      place(maker, from) + " to " + place(reader, to) +
-                      (maker.phase == Phase::forward ? ": values flow to later stages" : " in backward"));
-      error.in(owner_of(reader.origins), std::string(reader.op->name));
-      error.note("give the module that reads it a stage of at least " + std::to_string(from) +
-                 ", or the one that makes it an earlier one");
-      error.at(reader.origins);
-      throw error;
-    }
+    if (maker.phase == Phase::forward ? from > to && reader.phase == Phase::forward : from < to)
+      refuse(v, from, reader, to);
     const Phase phase = maker.phase == Phase::forward && from < to ? Phase::forward : Phase::backward;
     const ValueId received =
         rewriter_.add(kReceive, {v}, {{"from", std::int64_t{from}}, {"to", std::int64_t{to}}}, origins_in(reader, to),
@@ -205,10 +233,6 @@ void cross_stages(Graph& graph, bool settles) { Split(graph, settles).run(); }
 
 void split_stages(Graph& graph, const PassOptions&) {
   require_operators(graph);
-  if (graph.flag(kDataParallel))
-    throw UserError("the graph " + graph.name +
-                    " has stages (set_stage), and asks to be data parallel: a pipeline has one process for each stage; "
-                    "leave one of the two out");
   cross_stages(graph, false);
 }
 

@@ -94,11 +94,7 @@ std::map<std::string, std::vector<double>> step(const ir::Graph& graph) {
   }
   eager::execute(graph, values);
   std::map<std::string, std::vector<double>> results;
-  const auto keep = [&](const std::string& name, ir::ValueId v) {
-    const ir::TensorData& data = values.at(v);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(data.type.shape.numel().value()); ++i)
-      results[name].push_back(ir::number_at(data, i));
-  };
+  const auto keep = [&](const std::string& name, ir::ValueId v) { results[name] = *ir::elements_of(values.at(v)); };
   keep("loss", graph.outputs.at(0));
   for (const std::vector<ir::ValueId>* list : {&graph.parameters, &graph.states})
     for (const ir::ValueId v : *list) keep(graph.value(v).name, v);
@@ -107,7 +103,8 @@ std::map<std::string, std::vector<double>> step(const ir::Graph& graph) {
 
 struct Network {
   const char* name;
-  std::function<ir::Graph(bool staged, const std::function<void(nn::GraphBase&)>&)> record;
+  /// `ask` is asked of the graph and its model.
+  std::function<ir::Graph(bool staged, const std::function<void(nn::GraphBase&, nn::ModuleBase&)>& ask)> record;
   std::int32_t stages;
 };
 
@@ -125,13 +122,13 @@ void in_two(models::GPT2LMHeadModel& model) {
 
 std::vector<Network> networks() {
   const auto of = [](auto make, auto stages, Spec x, Spec labels) {
-    return [=](bool staged, const std::function<void(nn::GraphBase&)>& ask) {
+    return [=](bool staged, const std::function<void(nn::GraphBase&, nn::ModuleBase&)>& ask) {
       manual_seed(1);
       auto model = make();
       if (staged) stages(model);
       Train graph(model);
-      if (!staged) graph.set_gradient_accumulation_steps(2);  // their steps have parts as well
-      if (ask) ask(graph);
+      if (!staged) graph.enable_data_parallel();  // its steps have parts as well
+      if (ask) ask(graph, model);
       return graph.trace(x, labels);
     };
   };
@@ -139,8 +136,9 @@ std::vector<Network> networks() {
           {"lenet",
            of([] { return models::LeNet(); },
               [](models::LeNet& m) {
-                int stage = 0;
-                for (const auto& [name, child] : m.children()) child.set_stage(std::min(stage++, 3));
+                int layer = 0;
+                for (const auto& [name, module] : m.named_modules())
+                  if (module.children().empty()) module.set_stage(std::min(layer++ / 3, 3));
               },
               spec({4, 1, 28, 28}, "x"), spec({4}, i64, "labels")),
            4},
@@ -192,11 +190,16 @@ TEST(Stages, LeaveNumbersAsTheyAre) {
 }
 
 TEST(Stages, ReadWhatTheyHaveReceived) {
-  const std::pair<const char*, std::function<void(nn::GraphBase&)>> asks[] = {
+  const std::pair<const char*, std::function<void(nn::GraphBase&, nn::ModuleBase&)>> asks[] = {
       {"as it is", {}},
-      {"amp", [](nn::GraphBase& g) { g.enable_amp(bf16); }},
-      {"memory budget", [](nn::GraphBase& g) { g.memory_budget(1); }},
-      {"an update for each parameter", [](nn::GraphBase& g) { g.allow_fuse_model_update_ops(false); }},
+      {"amp", [](nn::GraphBase& g, nn::ModuleBase&) { g.enable_amp(bf16); }},
+      {"recomputed",
+       [](nn::GraphBase&, nn::ModuleBase& model) {
+         for (const auto& [name, module] : model.named_modules())
+           if (module.children().empty()) module.activation_checkpointing();
+       }},
+      {"data parallel", [](nn::GraphBase& g, nn::ModuleBase&) { g.enable_data_parallel(); }},
+      {"an update for each parameter", [](nn::GraphBase& g, nn::ModuleBase&) { g.allow_fuse_model_update_ops(false); }},
   };
   for (const Network& n : networks())
     for (const auto& [what, ask] : asks) {
@@ -301,7 +304,7 @@ TEST(Stages, RefuseWhatCannotBe) {
            m.first.set_stage(0);
            m.third.set_stage(2);
          }),
-         "the stages of Train<Mlp> are 0, 2, and there is no stage 1: they are counted from 0, without gaps");
+         "the stages of Train are 0, 2, and there is no stage 1: they are counted from 0, without gaps");
   expect(refused([](Mlp& m) { m.second.set_stage(1); }), "are 1, and there is no stage 0");
   const std::string back = refused([](Mlp& m) {
     m.first.set_stage(1);
@@ -309,12 +312,10 @@ TEST(Stages, RefuseWhatCannotBe) {
   });
   expect(back, "flows from model.first (stage 1) to model.second (stage 0): values flow to later stages");
   expect(back, "stages_test.cpp");
-  expect(refused(in_three, [](nn::GraphBase& g) { g.enable_data_parallel(); }),
-         "has stages (set_stage), and asks to be data parallel");
   expect(refused(in_three, [](nn::GraphBase& g) { g.update_in_backward(); }),
          "asks for update_in_backward, and has stages (set_stage)");
   expect(refused(in_three, [](nn::GraphBase& g) { g.set_grad_scaler(amp::GradScaler()); }),
-         "which belongs to the update, reads what stages 0, 1, 2 of Train<Mlp> make: expected one stage");
+         "which belongs to the update, reads what stages 0, 1, 2 of Train make: expected one stage");
   expect(refused(in_three, {}, {.lr = 0.01, .clip_grad_max_norm = 1}),
          "'clip_factor', which belongs to the update, reads what stages 0, 1, 2");
 
@@ -329,7 +330,7 @@ TEST(Stages, RefuseWhatCannotBe) {
            Train graph(model);
            lowered(graph.trace(kX, kLabels));
          }),
-         "stage 1 of Train<Unused> computes nothing that a result needs (model.second)");
+         "stage 1 of Train computes nothing that a result needs (model.second)");
 
   struct Watched : nn::Module<Watched> {
     nn::BatchNorm1d norm = child("norm", nn::BatchNorm1d(16));

@@ -161,10 +161,10 @@ class ModuleBase {
   /// Of the graphs that record this module from here on: it is part of stage `id` of a pipeline, and so is all that it
   /// has in it, but for modules with a stage of their own. Stages are 0, 1, ... without gaps, and values flow from one
   /// to a later one, backward to an earlier one. What belongs to no stage is computed where the last of its inputs is.
-  /// A graph with stages that trains has steps of several parts, as with set_gradient_accumulation_steps(); its
-  /// project keeps the calls of a stage in a file, stage_0.cpp, and several processes train it, each a stage, one part
-  /// of a step behind another (docs/emitted_project.md). Within one process, as here, nothing else changes, nor eagerly,
-  /// nor in graphs that do not train. Copies share it, as all of a module. A user error where it is negative.
+  /// A graph with stages that trains has steps of several parts, as with set_gradient_accumulation_steps(); its project
+  /// keeps the calls of a stage in a file, stage_0.cpp, and several processes train it, each a stage, one part of a
+  /// step behind another (docs/emitted_project.md). Within one process, as here, nothing else changes, nor eagerly, nor
+  /// in graphs that do not train. Copies share it, as all of a module. A user error where it is negative.
   void set_stage(int id, Location where = Location::current()) const;
   /// Within build() nothing before backward(), where each call begins without gradients anyway, and a user error behind
   /// it.

@@ -30,7 +30,11 @@ constexpr std::size_t kAllArenaBytes = kArenaBytes;
 {% endif %}
 
 {% if data_parallel %}
-runtime::RankCollectives<Collectives> other_ranks;
+{% if pipeline %}
+runtime::RankCollectives<Collectives> other_ranks(runtime::Ranks::peers);
+{% else %}
+runtime::RankCollectives<Collectives> other_ranks(runtime::Ranks::all);
+{% endif %}
 
 {% endif %}
 /// Before anything is changed: the optimizers' first step is number 1.
@@ -168,7 +172,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     std::optional<Device::Memory> arena;  ///< the first one's is the model's
   };
   Step step_of(Slot& slot) {
-    return {device.execution(), slot.in, param, grad, state, slot.buf, slot.hyper{% if length(symbols) > 0 %}, slot.size{% endif %}};
+    return {device.execution(), slot.in, param, grad, state, slot.buf,
+            slot.hyper{% if length(symbols) > 0 %}, slot.size{% endif %}};
   }
 
   std::vector<Slot> slots;

@@ -3,25 +3,25 @@
 // turns. A stage keeps the parts of a step that are under way in arenas of their own, and touches of an arena what its
 // values take.
 //
-//   stage  file  parts under way  bytes of each arena  modules
+//   stage  file          parts under way  bytes of each arena  modules
 {% for stage in stages %}
-//   @{ stage.number }@  @{ stage.path }@  @{ stage.slots }@  @{ stage.arena_bytes }@  @{ stage.modules }@
+//   @{ stage.line }@
 {% endfor %}
 //
 // Included for its lines: define GRAVEN_CROSSING(from, to, backward, data, bytes), a value that one stage makes and
 // another reads, or GRAVEN_STAGES(path, changes, stages...), a weight or a state and who reads it, its owner first.
 #ifdef GRAVEN_CROSSING
 // clang-format off
-{% for crossing in crossings %}
-GRAVEN_CROSSING(@{ crossing.from }@, @{ crossing.to }@, @{ crossing.backward }@, @{ crossing.expression }@, sizeof(@{ crossing.element }@) * static_cast<std::size_t>(@{ crossing.count }@))  // @{ crossing.comment }@
+{% for line in crossings %}
+@{ line }@
 {% endfor %}
 // clang-format on
 #undef GRAVEN_CROSSING
 #endif
 #ifdef GRAVEN_STAGES
 // clang-format off
-{% for variable in stage_variables %}
-GRAVEN_STAGES(@{ variable.path_literal }@, @{ variable.changes }@{% if variable.stages != "" %}, @{ variable.stages }@{% endif %})
+{% for line in stage_variables %}
+@{ line }@
 {% endfor %}
 // clang-format on
 #undef GRAVEN_STAGES
