@@ -1,6 +1,7 @@
 #include "ir/stages.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -112,10 +113,11 @@ class Stages {
   }
 
   void find_owners() {
-    for (const Gradient& g : graph_.gradients) {
-      owner_[g.parameter] = stage_of(g.value);
-      if (g.sum != kNone) owner_[g.sum] = stage_of(g.value);
-    }
+    // Where it is added up: what updates make of a gradient comes later.
+    for (const Donation& d : graph_.donations)
+      if (graph_.value(d.variable).kind == ValueKind::sum) owner_[d.variable] = stage_of(d.value);
+    for (const Gradient& g : graph_.gradients)
+      if (g.sum != kNone) owner_[g.parameter] = owner_(g.sum);
     for (const ValueId p : graph_.parameters)
       if (owner_(p) == kNoStage)
         for (const NodeId reader : uses_.readers(p)) owner_[p] = least(owner_(p), of_[at(reader)]);
@@ -183,13 +185,27 @@ std::vector<std::vector<std::int32_t>> stages_of_variables(const Graph& graph) {
   return found;
 }
 
+std::vector<bool> second_round(const Graph& graph) {
+  std::vector<bool> found(graph.nodes.size(), false);
+  ByValue<bool> is_second;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    if (node.phase != Phase::update) continue;
+    found[n] = node.is(kReceive) || std::any_of(node.inputs.begin(), node.inputs.end(), std::cref(is_second));
+    if (found[n])
+      for (const ValueId v : node.outputs) is_second[v] = true;
+  }
+  return found;
+}
+
 void sort_by_stage(Graph& graph) {
+  const std::vector<bool> second = second_round(graph);
   const std::vector<std::int32_t> stage = stages_of_nodes(graph);
   std::vector<std::size_t> order(graph.nodes.size());
   for (std::size_t n = 0; n < order.size(); ++n) order[n] = n;
   const auto key = [&](std::size_t n) {
     const Phase phase = graph.nodes[n].phase;
-    return std::pair(phase, phase == Phase::backward ? -stage[n] : stage[n]);
+    return std::tuple(phase, bool(second[n]), phase == Phase::backward ? -stage[n] : stage[n]);
   };
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
   std::vector<Node> nodes;
@@ -210,7 +226,7 @@ std::vector<Crossing> crossings(const Graph& graph) {
     // What backward computes again may look once more at what forward has received.
     const bool there =
         std::any_of(found.begin(), found.end(), [&](const Crossing& c) { return c.value == value && c.to == to; });
-    if (!there) found.push_back({value, from, to, node.phase == Phase::backward});
+    if (!there) found.push_back({value, from, to, node.phase});
   }
   std::stable_sort(found.begin(), found.end(), [&](const Crossing& a, const Crossing& b) {
     return std::tuple(uses.maker(a.value), a.to) < std::tuple(uses.maker(b.value), b.to);

@@ -38,15 +38,20 @@ std::vector<std::vector<std::int32_t>> stages_of_variables(const Graph& graph);
 /// User error where a value flows to an earlier stage, or an update reads what several stages make.
 void cross_stages(Graph& graph, bool settles);
 
+/// By node, of a graph with stages: whether it is of the second round of updates, which read what stages have sent one
+/// another behind the first one, the norms of their gradients.
+std::vector<bool> second_round(const Graph& graph);
+
 /// Orders the nodes of each phase by stage: in forward and update from the first to the last, in backward from the last
-/// to the first. The graph has been through settle_stages.
+/// to the first. The second round of updates stands behind the first. The graph has been through settle_stages.
 void sort_by_stage(Graph& graph);
 
 /// A value that one stage makes and another reads.
 struct Crossing {
   ValueId value = kNone;  ///< whose memory it is
   std::int32_t from = 0, to = 0;
-  bool backward = false;  ///< sent behind the backward phase of `from`; else behind its forward phase
+  /// Sent behind the part of this phase that `from` has; of the update, behind its first round.
+  Phase phase = Phase::forward;
 };
 /// Of a graph that has been through settle_stages: each value once for each stage, in the order of the nodes that make
 /// them.

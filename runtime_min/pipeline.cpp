@@ -111,18 +111,18 @@ void StagePipeline::start(const std::vector<Variable>& weights, const std::vecto
   model_.set_slots(slots());
 }
 
-void StagePipeline::send(int slot, bool backward) {
+void StagePipeline::send(int slot, Crossing::Phase phase) {
   const std::vector<Crossing>& crossings = model_.crossings(slot);
   for (std::size_t c = 0; c < crossings.size(); ++c)
-    if (crossings[c].from == stage_ && crossings[c].backward == backward)
+    if (crossings[c].from == stage_ && crossings[c].phase == phase)
       messages_->send(messages_->sent[static_cast<std::size_t>(slot)], rank_of(crossings[c].to), static_cast<int>(c),
                       crossings[c].data, crossings[c].bytes);
 }
 
-void StagePipeline::receive(int slot, bool backward) {
+void StagePipeline::receive(int slot, Crossing::Phase phase) {
   const std::vector<Crossing>& crossings = model_.crossings(slot);
   for (std::size_t c = 0; c < crossings.size(); ++c)
-    if (crossings[c].to == stage_ && crossings[c].backward == backward)
+    if (crossings[c].to == stage_ && crossings[c].phase == phase)
       messages_->receive(rank_of(crossings[c].from), static_cast<int>(c), crossings[c].data, crossings[c].bytes);
   messages_->wait(messages_->others);
 }
@@ -132,18 +132,18 @@ double StagePipeline::forward(std::int64_t part, std::int64_t parts, const Stage
   messages_->wait(messages_->sent[static_cast<std::size_t>(slot)]);
   const StagePart given = parts_of_step(part, slot);
   model_.prepare(slot, given);
-  receive(slot, false);
+  receive(slot, Crossing::Phase::forward);
   const double loss = model_.forward(stage_, slot);
-  send(slot, false);
+  send(slot, Crossing::Phase::forward);
   return loss;
 }
 
 void StagePipeline::backward(std::int64_t part, std::int64_t parts) {
   const int slot = slot_of(part, parts);
-  receive(slot, true);
+  receive(slot, Crossing::Phase::backward);
   messages_->wait(messages_->sent[static_cast<std::size_t>(slot)]);  // backward may write where they lie
   model_.backward(stage_, slot);
-  send(slot, true);
+  send(slot, Crossing::Phase::backward);
 }
 
 double StagePipeline::step(std::int64_t parts, const StageParts& part) {
@@ -156,6 +156,9 @@ double StagePipeline::step(std::int64_t parts, const StageParts& part) {
   }
   for (std::int64_t p = parts - ahead; p < parts; ++p) backward(p, parts);
   Ranks::peers().finish();  // now each gradient is the mean of all replicas'
+  model_.begin_update(stage_);
+  send(0, Crossing::Phase::update);
+  receive(0, Crossing::Phase::update);
   model_.update(stage_);
   // Who reads a parameter of another stage gets what it is now.
   for (std::size_t w = 0; w < weights_.size(); ++w) {

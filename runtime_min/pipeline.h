@@ -33,9 +33,9 @@ namespace graven::runtime {
 
 /// A value that one stage makes and another reads, of the part in a slot.
 struct Crossing {
+  /// It is there behind this phase of `from`, and read in that of `to`; of the update, it is there once that has begun.
+  enum class Phase { forward, backward, update } phase;
   int from, to;
-  bool backward;  ///< it is there behind the backward phase of `from`, and read in that of `to`; else in the forward
-                  ///< ones
   void* data;
   std::size_t bytes;
 };
@@ -60,7 +60,9 @@ class StagedModel {
   virtual double forward(int stage, int slot) = 0;
   /// The backward phase, which adds to the gradients.
   virtual void backward(int stage, int slot) = 0;
-  /// Behind the last part, which is in slot 0.
+  /// Behind the last part, which is in slot 0: what the updates of other stages read of this one's gradients, the norms
+  /// of them; then the update.
+  virtual void begin_update(int stage) = 0;
   virtual void update(int stage) = 0;
   /// In the same order on all ranks, with the part's sizes.
   virtual const std::vector<Crossing>& crossings(int slot) = 0;
@@ -94,8 +96,8 @@ class StagePipeline final : public Pipeline {
   };
   double forward(std::int64_t part, std::int64_t parts, const StageParts& parts_of_step);
   void backward(std::int64_t part, std::int64_t parts);
-  void send(int slot, bool backward);
-  void receive(int slot, bool backward);
+  void send(int slot, Crossing::Phase phase);
+  void receive(int slot, Crossing::Phase phase);
   /// The last part of a step is in slot 0, where its results are looked for.
   int slot_of(std::int64_t part, std::int64_t parts) const {
     return static_cast<int>((parts - 1 - part) % std::int64_t{slots()});

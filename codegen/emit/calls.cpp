@@ -51,7 +51,7 @@ class Writer {
   Writer(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style,
          const Calls* training, Calls& out)
       : graph_(graph), plan_(plan), values_(values), style_(style), out_(out), beside_training_(training != nullptr) {
-    if (ir::has_stages(graph)) stages_ = ir::stages_of_nodes(graph);
+    if (ir::has_stages(graph)) stages_ = ir::stages_of_nodes(graph), second_round_ = ir::second_round(graph);
     if (training != nullptr) shared_.insert(training->configs.begin(), training->configs.end());
     std::vector<std::string> owners;
     std::unordered_set<std::string> variadic_owners;
@@ -459,7 +459,10 @@ class Writer {
     call.description = describe_node(graph_, n);
     call.types = types(step);
     call.recomputes = n.recomputes && !n.is(ir::kGatherShards);
-    if (!stages_.empty()) call.stage = stages_[at(step.node)];
+    if (!stages_.empty()) {
+      call.stage = stages_[at(step.node)];
+      call.second_round = second_round_[at(step.node)];
+    }
     out_.phases[n.phase].push_back(std::move(call));
   }
 
@@ -523,6 +526,7 @@ class Writer {
   }
 
   std::vector<std::int32_t> stages_;  ///< by node, of a pipeline
+  std::vector<bool> second_round_;    ///< likewise
   const ir::Graph& graph_;
   const Plan& plan_;
   const ValueNames& values_;

@@ -29,6 +29,7 @@ struct Call {
   std::vector<Code> after;           ///< statements
   std::set<std::string> headers;     ///< "kernels/cpu/linear.h"
   std::int32_t stage = 0;            ///< of a pipeline
+  bool second_round = false;         ///< of its updates
   bool is_copy = false;              ///< of a result, by no kernel
   bool recomputes = false;           ///< it computes again what forward has computed (ir::Node::recomputes)
   bool uses_functor = false;         ///< of functors.h

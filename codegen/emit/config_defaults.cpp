@@ -78,6 +78,7 @@ std::map<std::string, Fields> all_defaults() {
   const adafactor_config adafactor{};
   const batch_norm_config batch_norm{};
   const clip_factor_config clip_factor{};
+  const gradient_norm_config gradient_norm{};
   const conv2d_config conv2d{};
   const conv2d_winograd_config winograd{};
   const cross_entropy_config cross_entropy{};
@@ -109,6 +110,7 @@ std::map<std::string, Fields> all_defaults() {
         {"offset", text(causal_softmax.offset)},
         {"masked_to_zero", text(causal_softmax.masked_to_zero)}}},
       {"clip_factor_config", {{"norm_type", text(clip_factor.norm_type)}}},
+      {"gradient_norm_config", {{"norm_type", text(gradient_norm.norm_type)}}},
       {"concat_config", span_of(concat_config{})},
       {"conv2d_config", joined({{"groups", text(conv2d.groups)}, {"channels_last", text(conv2d.channels_last)}},
                                {pictures_of(conv2d), window_of(conv2d)})},

@@ -902,34 +902,51 @@ class Builder {
                                       const std::string& title, ir::Phase phase, const std::vector<Call>& list) {
     FunctionText function{.owner = "Calls", .name = name, .title = title};
     const std::int32_t count = ir::count_stages(graph_);
+    std::vector<std::string> seconds;
+    if (phase == ir::Phase::update)
+      out_.pipeline.has_norms = std::any_of(list.begin(), list.end(), [](const Call& c) { return c.second_round; });
     for (std::int32_t stage = 0; stage < count; ++stage) {
       if (std::cmp_equal(out_.pipeline.stages.size(), stage))
         out_.pipeline.stages.push_back(
             {.number = stage, .path = fmt::format("stage_{}{}", stage, style_.model_extension)});
       StageText& text = out_.pipeline.stages[at(stage)];
-      const std::string own = fmt::format("{}_stage_{}", name, stage);
-      (phase == ir::Phase::forward ? text.forward : phase == ir::Phase::backward ? text.backward : text.update) = own;
-      std::vector<Call> calls;
-      for (const Call& call : list)
-        if (call.stage == stage) calls.push_back(call);
+      std::string& own = phase == ir::Phase::forward    ? text.forward
+                         : phase == ir::Phase::backward ? text.backward
+                                                        : text.update;
+      own = fmt::format("{}_stage_{}", name, stage);
       auto file = std::find_if(files.begin(), files.end(), [&](const ModelFile& f) { return f.path == text.path; });
       if (file == files.end()) file = files.insert(files.end(), ModelFile{.path = text.path});
-      for (const std::string& header : used_headers(calls, 0, calls.size()))
-        if (std::find(file->headers.begin(), file->headers.end(), header) == file->headers.end())
-          file->headers.push_back(header);
+      const auto add = [&](const std::string& part, bool second_round) {
+        std::vector<Call> calls;
+        for (const Call& call : list)
+          if (call.stage == stage && call.second_round == second_round) calls.push_back(call);
+        for (const std::string& header : used_headers(calls, 0, calls.size()))
+          if (std::find(file->headers.begin(), file->headers.end(), header) == file->headers.end())
+            file->headers.push_back(header);
+        if (std::any_of(calls.begin(), calls.end(), [](const Call& c) { return c.is_copy; }))
+          file->copy_header = style_.calls.copy_header;
+        std::string words = part;
+        std::replace(words.begin(), words.end(), '_', ' ');
+        file->functions.push_back(
+            {.owner = "Calls", .name = part, .title = double_rule(words), .groups = groups(calls, 0, calls.size())});
+      };
+      if (phase == ir::Phase::update && out_.pipeline.has_norms) {
+        text.norms = fmt::format("norms_stage_{}", stage);
+        add(text.norms, false);
+        function.parts.push_back(text.norms);
+        add(own, true);
+        seconds.push_back(own);
+      } else {
+        add(own, false);
+        function.parts.push_back(own);
+      }
       // The project's own first, as in every file of calls.
       std::sort(file->headers.begin(), file->headers.end(), [](const std::string& x, const std::string& y) {
         return std::pair(x.starts_with("kernels/"), std::string_view(x)) <
                std::pair(y.starts_with("kernels/"), std::string_view(y));
       });
-      if (std::any_of(calls.begin(), calls.end(), [](const Call& c) { return c.is_copy; }))
-        file->copy_header = style_.calls.copy_header;
-      file->functions.push_back({.owner = "Calls",
-                                 .name = own,
-                                 .title = double_rule(fmt::format("{}, stage {}", name, stage)),
-                                 .groups = groups(calls, 0, calls.size())});
-      function.parts.push_back(own);
     }
+    function.parts.insert(function.parts.end(), seconds.begin(), seconds.end());
     if (phase == ir::Phase::backward) std::reverse(function.parts.begin(), function.parts.end());
     std::vector<std::string> parts = function.parts;
     main.functions.push_back(std::move(function));
@@ -955,9 +972,9 @@ class Builder {
                                     graph_.value(v).name, type.to_string(), c.from, c.to));
       if (plan_.placements[at(v)].buffer < 0) continue;
       out_.pipeline.crossings.push_back(fmt::format(
-          "GRAVEN_CROSSING({}, {}, {}, {}, sizeof({}) * static_cast<std::size_t>({}))  // {}", c.from, c.to, c.backward,
-          values_.expression(v), element_type(type.dtype), values_.dimension(type.shape.numel(), "size."),
-          comment_text(type.to_string() + " " + graph_.value(v).name)));
+          "GRAVEN_CROSSING({}, {}, {}, {}, sizeof({}) * static_cast<std::size_t>({}))  // {}", c.from, c.to,
+          ir::name(c.phase), values_.expression(v), element_type(type.dtype),
+          values_.dimension(type.shape.numel(), "size."), comment_text(type.to_string() + " " + graph_.value(v).name)));
     }
     const std::vector<std::vector<std::int32_t>> have = ir::stages_of_variables(graph_);
     const auto add = [&](ir::ValueId v) {

@@ -183,7 +183,8 @@ struct PhaseText {
 struct StageText {
   std::int32_t number = 0;
   std::string path = {}, forward = {}, backward = {}, update = {};  ///< its file; its functions
-  std::string line = {};                                            ///< what stages.h says of it
+  std::string norms = {};  ///< and the first round of its updates, where there are two
+  std::string line = {};   ///< what stages.h says of it
 };
 
 struct PipelineText {
@@ -191,6 +192,7 @@ struct PipelineText {
   std::vector<StageText> stages = {};
   std::vector<std::string> crossings = {}, stage_variables = {};  ///< lines of stages.h
   std::string stages_of_numbers = {};
+  bool has_norms = false;  ///< stages send one another something behind the first round of updates
 };
 
 /// One of the files that the calls are spread over.

@@ -31,6 +31,13 @@ KernelCall clip_factor(const NodeView& node) {
                      {"over_ranks", node.attributes().flag("over_ranks")}}};
 }
 
+KernelCall gradient_norm(const NodeView& node) {
+  return {.name = "gradient_norm",
+          .file = "clip_factor",
+          .config_type = "gradient_norm_config",
+          .config = {{"norm_type", node.attributes().number("norm_type")}}};
+}
+
 KernelCall accumulate(const NodeView& node) {
   return {.name = "accumulate", .config = {{"n", node.input(0).shape.numel()}}};
 }
@@ -121,11 +128,17 @@ KernelCall linear_update(const NodeView& node) {
 
 std::span<const Row> updates() {
   static constexpr Row kRows[] = {
-      {&ir::kAccumulate, accumulate},        {&ir::kAccumulateShard, accumulate_shard},
-      {&ir::kAdafactor, adafactor},          {&ir::kAllGather, all_gather},
-      {&ir::kAllReduce, all_reduce},         {&ir::kClipFactor, clip_factor},
-      {&ir::kFiniteStep, finite_step},       {&ir::kGatherShards, gather_shards},
-      {&ir::kReduceScatter, reduce_scatter}, {&ir::kUpdateLossScale, update_loss_scale},
+      {&ir::kAccumulate, accumulate},
+      {&ir::kAccumulateShard, accumulate_shard},
+      {&ir::kAdafactor, adafactor},
+      {&ir::kAllGather, all_gather},
+      {&ir::kAllReduce, all_reduce},
+      {&ir::kClipFactor, clip_factor},
+      {&ir::kFiniteStep, finite_step},
+      {&ir::kGatherShards, gather_shards},
+      {&ir::kGradientNorm, gradient_norm},
+      {&ir::kReduceScatter, reduce_scatter},
+      {&ir::kUpdateLossScale, update_loss_scale},
   };
   return kRows;
 }

@@ -505,14 +505,16 @@ std::vector<NodeId> schedule(const ir::Graph& graph, const Storage& storage, con
   std::vector<NodeId> order;
   order.reserve(graph.nodes.size());
   // The calls of a stage stay together.
-  const std::vector<std::int32_t> stage =
-      ir::has_stages(graph) ? ir::stages_of_nodes(graph) : std::vector<std::int32_t>();
+  std::vector<std::int32_t> stage;
+  std::vector<bool> second_round;
+  if (ir::has_stages(graph)) stage = ir::stages_of_nodes(graph), second_round = ir::second_round(graph);
   const NodeId count = static_cast<NodeId>(graph.nodes.size());
   std::int64_t live = 0, highest = 0;  // bytes alive at the end of what is ordered, and at its peak
   for (NodeId begin = 0; begin < count;) {
     Segment segment{begin, begin, {}, {}};
     while (segment.end < count && graph.nodes[at(segment.end)].phase == graph.nodes[at(begin)].phase &&
-           (stage.empty() || stage[at(segment.end)] == stage[at(begin)]))
+           (stage.empty() ||
+            (stage[at(segment.end)] == stage[at(begin)] && second_round[at(segment.end)] == second_round[at(begin)])))
       ++segment.end;
     begin = segment.end;
     segment.before.resize(segment.size());

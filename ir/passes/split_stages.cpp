@@ -8,8 +8,12 @@
 // What nothing but inputs, parameters and constants goes into, and no module with a stage computes (a mask), is
 // computed in each stage that reads it. An update of parameters of several stages becomes one of each. A parameter that
 // several stages read belongs to the first of them: the others' parts of its gradient flow there, and it is they who
-// get its new value from there (runtime_min/pipeline.h).
+// get its new value from there (runtime_min/pipeline.h). A norm of gradients of several stages is that of the stages'
+// own norms:
 //
+//   f = clip_factor(g0, g1)                  ->     n0 = gradient_norm(g0)             n1 = gradient_norm(g1)
+//   p0, p1 = sgd(p0, p1, f * g0, f * g1)            f0 = clip_factor(n0, receive(n1))  f1 = clip_factor(receive(n0), n1)
+//                                                   p0 = sgd(p0, f0 * g0)              p1 = sgd(p1, f1 * g1)
 #include <algorithm>
 #include <map>
 #include <set>
@@ -156,14 +160,16 @@ class Split {
 
   /// The stage of what an update reads; -1: a number, or another that belongs to none.
   std::int32_t stage_of(ValueId v) {
-    if (v == kNone) return -1;
+    if (v == kNone || norms_.count(v) != 0) return -1;
     if (uses_.maker(v) >= 0) {
       const NodeId m = uses_.maker(v);
       return is_free_(m) && rewriter_.old()[at(m)].phase != Phase::update ? -1 : stages_of_made_(v, stage_[at(m)]);
     }
     if (owners_.empty()) {
+      for (const Donation& d : graph_.donations)
+        if (graph_.value(d.variable).kind == ValueKind::sum) owners_[d.variable] = stage_[at(uses_.maker(d.value))];
       for (const Gradient& g : graph_.gradients)
-        if (uses_.maker(g.value) >= 0) owners_[g.parameter] = stage_[at(uses_.maker(g.value))];
+        if (g.sum != kNone) owners_[g.parameter] = owners_[g.sum];
     }
     const auto found = owners_.find(v);
     return found == owners_.end() ? -1 : found->second;
@@ -174,6 +180,10 @@ class Split {
   }
 
   void add_update(Node node) {
+    if (node.is(kReceive)) {
+      updated_in_[node.outputs[0]] = static_cast<std::int32_t>(node.attributes.integer("to"));
+      return rewriter_.keep(std::move(node));
+    }
     std::set<std::int32_t> stages;
     for (const ValueId v : node.inputs)
       if (const std::int32_t stage = stage_of(v); stage >= 0) stages.insert(stage);
@@ -186,18 +196,50 @@ class Split {
         return;
       }
     }
+    if (stages.size() > 1 && node.is(kClipFactor)) return add_norms(node);
     if (stages.size() > 1) {
       std::string list;
       for (const std::int32_t s : stages) list += (list.empty() ? "" : ", ") + std::to_string(s);
       throw UserError("set_stage: '" + std::string(node.op->name) + "', which belongs to the update, reads what " +
                       "stages " + list + " of " + graph_.name + " make: expected one stage")
-          .note(
-              "the norm of all gradients (clip_grad_norm_, clip_grad_max_norm) and set_grad_scaler() look at all "
-              "stages at once: leave them out, or clip by value, or the norm of each stage's parameters by itself")
+          .note("set_grad_scaler() looks at the gradients of all stages at once: leave it out")
           .at(node.origins);
     }
-    for (const ValueId v : node.outputs) updated_in_[v] = stages.empty() ? 0 : *stages.begin();
+    const std::int32_t stage = stages.empty() ? 0 : *stages.begin();
+    for (ValueId& v : node.inputs)
+      if (norms_.count(v) != 0) v = factor_in(v, stage);
+    for (const ValueId v : node.outputs) updated_in_[v] = stage;
     rewriter_.keep(std::move(node));
+  }
+
+  /// Of a norm over the gradients of several stages: each computes that of its own.
+  void add_norms(const Node& node) {
+    const ValueId factor = node.outputs[0];
+    Norms& norms = norms_.emplace(factor, Norms{node}).first->second;
+    std::map<std::int32_t, std::vector<ValueId>> gradients;
+    for (const ValueId v : node.inputs) gradients[stage_of(v)].push_back(v);
+    for (const auto& [stage, own] : gradients) {
+      const ValueId norm =
+          rewriter_.add(kGradientNorm, own, {{"norm_type", node.attributes.number("norm_type")}}, node.origins,
+                        Phase::update, graph_.value(factor).name + ".norm_of_stage_" + std::to_string(stage));
+      norms.of_stage.emplace(stage, norm);
+      updated_in_[norm] = stage;
+    }
+  }
+  /// The factor, which each stage computes from the norms of all: the norm of these is that of all gradients.
+  ValueId factor_in(ValueId factor, std::int32_t stage) {
+    Norms& norms = norms_.at(factor);
+    const auto [known, fresh] = norms.factors.emplace(stage, kNone);
+    if (!fresh) return known->second;
+    std::vector<ValueId> all;
+    for (const auto& [from, norm] : norms.of_stage)
+      all.push_back(from == stage
+                        ? norm
+                        : rewriter_.add(kReceive, {norm}, {{"from", std::int64_t{from}}, {"to", std::int64_t{stage}}},
+                                        norms.node.origins, Phase::update,
+                                        graph_.value(norm).name + ".stage_" + std::to_string(stage)));
+    return known->second = rewriter_.add(kClipFactor, all, norms.node.attributes, norms.node.origins, Phase::update,
+                                         graph_.value(factor).name + ".stage_" + std::to_string(stage));
   }
 
   Graph& graph_;
@@ -208,6 +250,11 @@ class Split {
   Rewriter rewriter_;
   std::map<std::pair<ValueId, std::int32_t>, ValueId> there_;  ///< by value and stage
   std::map<ValueId, std::int32_t> owners_, updated_in_;
+  struct Norms {
+    Node node;  ///< the factor's, over all gradients
+    std::map<std::int32_t, ValueId> of_stage = {}, factors = {};
+  };
+  std::map<ValueId, Norms> norms_;  ///< by factor
 };
 
 void require_operators(const Graph& graph) {

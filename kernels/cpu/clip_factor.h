@@ -1,4 +1,5 @@
-// clip_factor: what gradients are multiplied by so that their norm, as one vector, is max_norm at most.
+// clip_factor: what gradients are multiplied by so that their norm, as one vector, is max_norm at most. gradient_norm:
+// that norm.
 //
 //   factor = min(max_norm / (norm + 1e-6), 1)       norm = (sum of |x|^norm_type)^(1 / norm_type), or the largest |x|
 //
@@ -71,30 +72,44 @@ template <class T>
   return over_lanes(n, x, clip_powers(order));
 }
 
+/// `ranks`: each of them has a part of the elements; nullptr: there are no others.
+template <class T>
+inline double norm_of_all(Threads& threads, double norm_type, std::int64_t count, const T* const* xs,
+                          const std::int64_t* sizes, void* workspace, Collectives* ranks) {
+  double* const sums = static_cast<double*>(workspace);
+  for_each_piece(threads, kNormPiece, count, sizes,
+                 [&](std::int64_t piece, std::int64_t t, std::int64_t first, std::int64_t n) {
+                   sums[piece] = clip_terms(norm_type, n, xs[t] + first);
+                 });
+  std::int64_t pieces = 0;
+  for (std::int64_t t = 0; t < count; ++t) pieces += norm_pieces(sizes[t]);
+  const bool largest = norm_type == __builtin_inf();
+  double norm = 0;
+  for (std::int64_t piece = 0; piece < pieces; ++piece)
+    norm = largest ? clip_largest::join(norm, sums[piece]) : norm + sums[piece];
+  if (ranks != nullptr) largest ? ranks->largest(&norm, 1) : ranks->sum(&norm, 1);
+  if (norm_type == 2)
+    norm = math::sqrt(norm);
+  else if (!largest && norm_type != 1)
+    norm = math::pow(norm, 1 / norm_type);
+  return norm;
+}
+
 }  // namespace detail
 
 template <class T>
 inline void clip_factor(Threads& threads, const clip_factor_config& c, T* factor, std::int64_t count,
                         const T* const* xs, const std::int64_t* sizes, void* workspace) {
-  double* const sums = static_cast<double*>(workspace);
-  for_each_piece(threads, kNormPiece, count, sizes,
-                 [&](std::int64_t piece, std::int64_t t, std::int64_t first, std::int64_t n) {
-                   sums[piece] = detail::clip_terms(c.norm_type, n, xs[t] + first);
-                 });
-  std::int64_t pieces = 0;
-  for (std::int64_t t = 0; t < count; ++t) pieces += norm_pieces(sizes[t]);
-  const bool largest = c.norm_type == __builtin_inf();
-  double norm = 0;
-  for (std::int64_t piece = 0; piece < pieces; ++piece)
-    norm = largest ? detail::clip_largest::join(norm, sums[piece]) : norm + sums[piece];
-  if (Collectives* const ranks = threads.collectives(); c.over_ranks && ranks != nullptr)
-    largest ? ranks->largest(&norm, 1) : ranks->sum(&norm, 1);
-  if (c.norm_type == 2)
-    norm = math::sqrt(norm);
-  else if (!largest && c.norm_type != 1)
-    norm = math::pow(norm, 1 / c.norm_type);
+  const double norm = detail::norm_of_all(threads, c.norm_type, count, xs, sizes, workspace,
+                                          c.over_ranks ? threads.collectives() : nullptr);
   const double wished = c.max_norm / (norm + 1e-6);
   *factor = static_cast<T>(wished > 1 ? 1 : wished);
+}
+
+template <class T>
+inline void gradient_norm(Threads& threads, const gradient_norm_config& c, T* norm, std::int64_t count,
+                          const T* const* xs, const std::int64_t* sizes, void* workspace) {
+  *norm = static_cast<T>(detail::norm_of_all(threads, c.norm_type, count, xs, sizes, workspace, nullptr));
 }
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE

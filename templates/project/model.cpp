@@ -45,6 +45,9 @@ const Program program = {
     {{% for stage in stages %}{% if not loop.is_first %},
      {% endif %}{[](const Step& step) { Calls(step).@{ stage.forward }@(); },
       [](const Step& step) { Calls(step).@{ stage.backward }@(); },
+{% if has_norms %}
+      [](const Step& step) { Calls(step).@{ stage.norms }@(); },
+{% endif %}
       [](const Step& step) { Calls(step).@{ stage.update }@(); }}{% endfor %}}{% endif %}};
 {% endif %}
 

@@ -216,6 +216,9 @@ struct Program {
   struct {
     void (*forward)(const Step& step);
     void (*backward)(const Step& step);
+{% if has_norms %}
+    void (*norms)(const Step& step);
+{% endif %}
     void (*update)(const Step& step);
   } stages[@{ length(stages) }@];
 {% endif %}

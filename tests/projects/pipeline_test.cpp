@@ -71,7 +71,7 @@ struct TrainGpt2 : nn::Graph<TrainGpt2> {
       child("model", models::GPT2LMHeadModel(
                          {.n_layer = 3, .n_head = 2, .n_embd = 16, .n_positions = kLength, .vocab_size = kVocabulary}));
   // Of SGD: Adam makes steps out of gradients that are rounding alone, as those of the keys' biases are.
-  optim::SGD optimizer{model.parameters(), {.lr = 0.1, .momentum = 0.9}};
+  optim::SGD optimizer{model.parameters(), {.lr = 0.1, .momentum = 0.9, .clip_grad_max_norm = 0.5}};
   TrainGpt2() {
     model.transformer.set_stage(0);
     model.transformer.h[1].set_stage(1);

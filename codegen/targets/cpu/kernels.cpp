@@ -224,6 +224,7 @@ constexpr CpuKernel kCpuKernels[] = {
     {"cross_entropy_backward", Covers::f32},
     {"fold_batch_norm", Covers::f32},
     {"gather", Covers::nothing},
+    {"gradient_norm", Covers::f32, scratch::clip_factor},
     {"group_norm", Covers::f32},
     {"group_norm_backward", Covers::f32, scratch::group_norm_backward},
     {"gru", Covers::f32, scratch::recurrent<3>},

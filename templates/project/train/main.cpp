@@ -228,10 +228,12 @@ class Program final : public runtime::TrainableModel{% if pipeline %}, private r
     model_->prepare_part(slot, @{ erased_arguments }@, hyper_of(part.numbers));
     std::vector<runtime::Crossing>& list = crossings_[static_cast<std::size_t>(slot)];
     list.clear();
-    for (const auto& c : model_->crossings(slot)) list.push_back({c.from, c.to, c.backward, c.data, c.bytes});
+    for (const auto& c : model_->crossings(slot))
+      list.push_back({static_cast<runtime::Crossing::Phase>(c.phase), c.from, c.to, c.data, c.bytes});
   }
   double forward(int stage, int slot) override { return model_->forward_stage(stage, slot); }
   void backward(int stage, int slot) override { model_->backward_stage(stage, slot); }
+  void begin_update(int stage) override { model_->begin_update_stage(stage); }
   void update(int stage) override { model_->update_stage(stage); }
   const std::vector<runtime::Crossing>& crossings(int slot) override {
     return crossings_[static_cast<std::size_t>(slot)];

@@ -190,12 +190,13 @@ class GRAVEN_API Model {
   /// Returns the loss that the stage computes; 0 where it computes none.
   double forward_stage(int stage, int slot);
   void backward_stage(int stage, int slot);
-  /// By the numbers of slot 0.
+  /// What the update of other stages reads of this one's gradients; then the update, by the numbers of slot 0.
+  void begin_update_stage(int stage);
   void update_stage(int stage);
-  /// A value that one stage makes and another reads, forward or backward: bytes of the part that the slot has.
+  /// A value that one stage makes and another reads: bytes of the part that the slot has.
   struct Crossing {
+    enum class Phase { forward, backward, update } phase;  ///< of the update, it is there once that has begun
     int from, to;
-    bool backward;
     void* data;
     std::size_t bytes;
   };

@@ -341,7 +341,8 @@ void Model::prepare_part(int slot, @{ parameters }@, const Hyper& hyper) {
 {% if length(symbols) > 0 %}
   [[maybe_unused]] const Sizes& size = own.size;
 {% endif %}
-#define GRAVEN_CROSSING(from, to, backward, data, bytes) own.crossings.push_back({from, to, backward, data, bytes});
+#define GRAVEN_CROSSING(from, to, phase, data, bytes) \
+  own.crossings.push_back({Crossing::Phase::phase, from, to, data, bytes});
 #include "stages.h"
 }
 
@@ -361,6 +362,15 @@ void Model::backward_stage(int stage, int slot) {
   Memory& own = *memory_;
   own.program.stages[stage].backward(own.step_of(own.slots.at(static_cast<std::size_t>(slot))));
 }
+
+{% if has_norms %}
+void Model::begin_update_stage(int stage) {
+  Memory& own = *memory_;
+  own.program.stages[stage].norms(own.step_of(own.slots.front()));
+}
+{% else %}
+void Model::begin_update_stage(int /* stage */) {}
+{% endif %}
 
 void Model::update_stage(int stage) {
   Memory& own = *memory_;

@@ -8,7 +8,7 @@
 //   @{ stage.line }@
 {% endfor %}
 //
-// Included for its lines: define GRAVEN_CROSSING(from, to, backward, data, bytes), a value that one stage makes and
+// Included for its lines: define GRAVEN_CROSSING(from, to, phase, data, bytes), a value that one stage makes and
 // another reads, or GRAVEN_STAGES(path, changes, stages...), a weight or a state and who reads it, its owner first.
 #ifdef GRAVEN_CROSSING
 // clang-format off
