@@ -11,9 +11,9 @@
 // get its new value from there (runtime_min/pipeline.h). A norm of gradients of several stages is that of the stages'
 // own norms:
 //
-//   f = clip_factor(g0, g1)                  ->     n0 = gradient_norm(g0)             n1 = gradient_norm(g1)
-//   p0, p1 = sgd(p0, p1, f * g0, f * g1)            f0 = clip_factor(n0, receive(n1))  f1 = clip_factor(receive(n0), n1)
-//                                                   p0 = sgd(p0, f0 * g0)              p1 = sgd(p1, f1 * g1)
+//   f = clip_factor(g0, g1)                ->    n0 = gradient_norm(g0)             n1 = gradient_norm(g1)
+//   p0, p1 = sgd(p0, p1, f * g0, f * g1)         f0 = clip_factor(n0, receive(n1))  f1 = clip_factor(receive(n0), n1)
+//                                                p0 = sgd(p0, f0 * g0)              p1 = sgd(p1, f1 * g1)
 #include <algorithm>
 #include <map>
 #include <set>
