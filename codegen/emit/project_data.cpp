@@ -138,6 +138,11 @@ class Builder {
     out_.names.accumulates = accumulates_;
     if (ir::has_stages(graph) && !options.jit_entry) {
       stage_of_ = ir::stages_of_nodes(graph);
+      const std::int32_t count = ir::count_stages(graph);
+      for (std::size_t n = 0; n < stage_of_.size(); ++n)
+        if (stage_of_[n] >= count)
+          throw UserError(fmt::format("set_stage: {} of {} is of stage {}, and there are {} stages",
+                                      graph.nodes[n].op->name, graph.name, stage_of_[n], count));
       out_.pipeline.pipeline = out_.names.has_ranks = true;
       out_.names.engine = "${engine}";
     }

@@ -27,7 +27,7 @@ const OpDef kReceive{
         [] {
           std::vector<TestCase> cases;
           const Attributes stages{{"from", std::int64_t{1}}, {"to", std::int64_t{0}}};
-          for (const Shape& shape : {Shape{2, 3}, Shape{0, 3}, Shape{}})
+          for (const Shape& shape : {Shape{2, 3}, Shape{0, 3}, Shape{1}, Shape{}})
             cases.push_back({.note = "shape " + shape.to_string(),
                              .inputs = {ops::random(DType::f32, shape)},
                              .attributes = stages,

@@ -217,6 +217,23 @@ class PipelineProjects : public testing::Test {
   }
 };
 
+TEST_F(PipelineProjects, HaveAFileForEachStage) {
+  const std::string first = read_file(work() / "gpt2/stage_0.cpp"), last = read_file(work() / "gpt2/stage_1.cpp"),
+                    model = read_file(work() / "gpt2/model.cpp"), stages = read_file(work() / "gpt2/stages.h");
+  for (const char* part : {"forward_stage_0", "backward_stage_0", "norms_stage_0", "update_stage_0"}) {
+    EXPECT_NE(first.find(part), std::string::npos) << part;
+    EXPECT_EQ(last.find(part), std::string::npos) << part;
+    EXPECT_NE(model.find(std::string("  ") + part + "();"), std::string::npos) << part;
+  }
+  EXPECT_NE(first.find("param.transformer_h_0_attn_c_attn_weight"), std::string::npos);
+  EXPECT_EQ(first.find("param.transformer_h_1_attn_c_attn_weight"), std::string::npos);
+  EXPECT_NE(last.find("param.transformer_h_1_attn_c_attn_weight"), std::string::npos);
+  EXPECT_NE(stages.find("GRAVEN_STAGES(\"model.transformer.wte.weight\", true, 0, 1)"), std::string::npos);
+  EXPECT_NE(stages.find("GRAVEN_STAGES(\"model.transformer.wte.weight-momentum\", true, 0)"), std::string::npos);
+  EXPECT_NE(stages.find("GRAVEN_CROSSING(0, 1, forward, buf."), std::string::npos);
+  EXPECT_FALSE(fs::exists(work() / "gpt2/stage_2.cpp"));
+}
+
 TEST_F(PipelineProjects, SelfTestsPass) {
   for (const Project& p : kProjects) {
     const ProcessResult r = codegen::run_process({path(p.name) + "/build-" + launchers().front().name + "/selftest"},

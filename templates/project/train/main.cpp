@@ -48,7 +48,11 @@ std::vector<Variable> variables(const std::vector<@{ namespace }@::Tensor>& tens
   return list;
 }
 
-class Program final : public runtime::TrainableModel{% if pipeline %}, private runtime::StagedModel{% endif %} {
+{% if pipeline %}
+class Program final : public runtime::TrainableModel, private runtime::StagedModel {
+{% else %}
+class Program final : public runtime::TrainableModel {
+{% endif %}
  public:
   const runtime::TrainingDescription& description() const override {
     static const runtime::TrainingDescription text{

@@ -170,6 +170,14 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% endif %}
     std::vector<Crossing> crossings;
     std::optional<Device::Memory> arena;  ///< the first one's is the model's
+
+    /// Of the part's sizes.
+    void list_crossings() {
+      crossings.clear();
+#define GRAVEN_CROSSING(from, to, phase, data, bytes) \
+  crossings.push_back({Crossing::Phase::phase, from, to, data, bytes});
+#include "stages.h"
+    }
   };
   Step step_of(Slot& slot) {
     return {device.execution(), slot.in, param, grad, state, slot.buf,
@@ -336,14 +344,7 @@ void Model::prepare_part(int slot, @{ parameters }@, const Hyper& hyper) {
   own.in.@{ input.member }@ = @{ input.converted }@;
 {% endfor %}
   own.hyper = complete(hyper);
-  own.crossings.clear();
-  [[maybe_unused]] const Buffers& buf = own.buf;
-{% if length(symbols) > 0 %}
-  [[maybe_unused]] const Sizes& size = own.size;
-{% endif %}
-#define GRAVEN_CROSSING(from, to, phase, data, bytes) \
-  own.crossings.push_back({Crossing::Phase::phase, from, to, data, bytes});
-#include "stages.h"
+  own.list_crossings();
 }
 
 double Model::forward_stage(int stage, int slot) {
