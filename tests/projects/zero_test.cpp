@@ -197,6 +197,7 @@ TEST(ZeroOfGraphs, WhatDoesNotGoTogether) {
        }),
        "enable_zero: the optimizer lamb of the graph Small looks at whole parameters"},
       {said([](Small& g) { g.clips_values = true; }), "enable_zero: clamp"},
+      {said([](Small& g) { g.model.set_stage(0); }), "asks for stages of a pipeline (set_stage), and for ranks"},
       {said([](Small& g) { g.update_in_backward(); }), "asks for update_in_backward, and to be data parallel"},
   };
   for (const auto& c : cases) {
