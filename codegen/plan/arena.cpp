@@ -209,27 +209,51 @@ class Neighbours {
   Order list_;
 };
 
+/// A buffer that has its place.
+struct Placed {
+  std::int64_t begin, stop;
+  std::int32_t first, last;
+};
+
+/// The smallest gap of `bytes`, or more, between those of `placed`, which stand by their offsets, that live at some
+/// time from `first` to `last`; the lowest of equals, or of all (`first_fit`); else behind them.
+std::int64_t gap_among(const std::vector<Placed>& placed, const Buffer& buffer, bool first_fit) {
+  std::int64_t end = 0, best = -1, best_gap = 0;
+  for (const Placed *p = placed.data(), *const behind = p + placed.size(); p != behind; ++p) {
+    if (p->first > buffer.last || p->last < buffer.first) continue;
+    const std::int64_t gap = p->begin - end;
+    if (gap >= buffer.bytes && (best < 0 || gap < best_gap)) {
+      best = end, best_gap = gap;
+      if (first_fit) break;
+    }
+    if (p->stop > end) end = p->stop;
+  }
+  return best >= 0 ? best : end;
+}
+
 /// In the given order, each buffer in the smallest gap between the placed ones that live with it.
 Offsets in_gaps(std::span<const Buffer> buffers, const Order& order, const Neighbours& neighbours, bool first_fit) {
   Offsets offsets(buffers.size(), -1);
-  std::vector<std::pair<std::int64_t, std::int64_t>> taken;
+  const auto lower = [](const Placed& a, const Placed& b) { return a.begin < b.begin; };
+  const auto count = static_cast<std::int64_t>(order.size());
+  std::vector<Placed> placed;
+  // Where most live with many, all that are placed are kept in order: looking at them is less than sorting.
+  const bool are_many = neighbours.count() * 32 >= count * count;
   for (const std::int32_t i : order) {
-    taken.clear();
-    for (const std::int32_t other : neighbours.of(i))
-      if (offsets[at(other)] >= 0)
-        taken.emplace_back(offsets[at(other)], offsets[at(other)] + buffers[at(other)].bytes);
-    std::sort(taken.begin(), taken.end());
-    const std::int64_t bytes = buffers[at(i)].bytes;
-    std::int64_t end = 0, best = -1, best_gap = 0;
-    for (const auto& [begin, stop] : taken) {
-      const std::int64_t gap = begin - end;
-      if (gap >= bytes && (best < 0 || gap < best_gap)) {
-        best = end, best_gap = gap;
-        if (first_fit) break;
-      }
-      end = std::max(end, stop);
+    const Buffer& buffer = buffers[at(i)];
+    if (!are_many) {
+      placed.clear();
+      for (const std::int32_t other : neighbours.of(i))
+        if (offsets[at(other)] >= 0)
+          placed.push_back({offsets[at(other)], offsets[at(other)] + buffers[at(other)].bytes, buffers[at(other)].first,
+                            buffers[at(other)].last});
+      std::sort(placed.begin(), placed.end(), lower);
     }
-    offsets[at(i)] = best >= 0 ? best : end;
+    const std::int64_t offset = offsets[at(i)] = gap_among(placed, buffer, first_fit);
+    if (are_many) {
+      const Placed own{offset, offset + buffer.bytes, buffer.first, buffer.last};
+      placed.insert(std::upper_bound(placed.begin(), placed.end(), own, lower), own);
+    }
   }
   for (std::int64_t& o : offsets) o = std::max<std::int64_t>(o, 0);
   return offsets;
