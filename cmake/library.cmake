@@ -48,6 +48,9 @@ endif()
 if(GRAVEN_SANITIZE)
   set(EAGER_KERNEL_FLAGS -O0)  # compiled four times as fast; tests/kernels have the same kernels under the sanitizers
 endif()
+if(GRAVEN_SANITIZE STREQUAL "address")
+  list(APPEND EAGER_KERNEL_FLAGS -fsanitize=alignment)
+endif()
 set_source_files_properties(${EAGER_KERNEL_SOURCES} PROPERTIES COMPILE_OPTIONS "${EAGER_KERNEL_FLAGS}")
 # Millions of numbers are drawn for a network's parameters; without -march, so that they are the same on every
 # processor.
@@ -86,6 +89,7 @@ target_precompile_headers(graven PRIVATE ${GRAVEN_STANDARD_HEADERS} ${GRAVEN_IR_
                           <graven/graven.h>)
 graven_optimise(graven)
 graven_warnings(graven)
+graven_few_checks(graven)
 
 # ---- the texts of emitted projects, compiled into the library --------------------------------------------------------
 file(GLOB_RECURSE EMBEDDED_FILES RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS templates/*
