@@ -28,9 +28,10 @@ Sharding::Sharding(const Graph& graph) {
     throw UserError("config." + std::string(kZeroStage) + ": expected a data parallel graph (config." +
                     std::string(kDataParallel) + "), found one without ranks");
   if (has_stages(graph))
-    throw UserError("the graph " + graph.name +
-                    " asks for stages of a pipeline (set_stage), and for ranks that share what they have (enable_zero): "
-                    "one of the two");
+    throw UserError(
+        "the graph " + graph.name +
+        " asks for stages of a pipeline (set_stage), and for ranks that share what they have (enable_zero): "
+        "one of the two");
   for (const Gradient& g : graph.gradients)
     if (is_large(graph.type(g.parameter))) {
       if (g.sum != kNone && stage_ >= 2) shard_[g.sum] = true;

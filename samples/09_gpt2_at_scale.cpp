@@ -1,9 +1,10 @@
-// Sample 9: a GPT-2 whose training step is larger than one processor likes. Emits the same network twice:
+// Sample 9: a GPT-2 whose training step is larger than one processor likes. Emits the network three times:
 //
 //   gpt2_bf16    for one machine: products in bf16, a step of eight parts of a batch, and a budget for the memory of its
 //                activations, of which what does not fit is computed again
 //   gpt2_ranks   for several, by MPI: each rank has its share of the data, and its shards of the gradients and of the
 //                optimizer's states (ZeRO, stage 2)
+//   gpt2_stages  for two: each rank has half of the layers, and passes on what they make of a part of the batch
 //
 //   build/samples/09_gpt2_at_scale --out OUTPUT_DIRECTORY [--layers 12 --width 768 --budget 160]
 //   cd OUTPUT_DIRECTORY
@@ -11,11 +12,13 @@
 //   gpt2_bf16/build/gpt2_bf16 --data README.md --data-format text --epochs 4 --out run_bf16
 //   cmake -S gpt2_ranks -B gpt2_ranks/build -DGRAVEN_MPI=ON && cmake --build gpt2_ranks/build -j2
 //   mpirun -n 4 gpt2_ranks/build/gpt2_ranks --data README.md --data-format text --epochs 4 --out run_ranks
+//   cmake -S gpt2_stages -B gpt2_stages/build -DGRAVEN_MPI=ON && cmake --build gpt2_stages/build -j2
+//   mpirun -n 2 gpt2_stages/build/gpt2_stages --data README.md --data-format text --epochs 4 --out run_stages
 //
 // Twelve layers of width 768 are the layers of GPT-2 124M; without these options it is small enough to try. The budget
 // is in MiB; one that cannot be met is an error that names the least. `graven show -f plan gpt2_bf16` says what is
-// kept. Both programs take any file, byte by byte, and go on with --resume, the latter with another number of ranks,
-// too.
+// kept. The programs take any file, byte by byte, and go on with --resume: those of several ranks alone, too, and
+// gpt2_ranks with any number that divides the batches of its step.
 #include <graven/graven.h>
 
 #include <charconv>
@@ -72,6 +75,7 @@ int main(int argc, char** argv) try {
     else
       (name == "--layers" ? layers : name == "--width" ? width : budget) = number(argv[i + 1]);
   }
+  if (layers < 2) throw UserError("--layers: expected 2 or more, one for each stage");
   if (width % kHeadWidth != 0) throw UserError("--width: expected a multiple of 64, the width of a head");
   manual_seed(0);
   const models::GPT2LMHeadModel model({.n_layer = layers,
@@ -89,8 +93,17 @@ int main(int argc, char** argv) try {
   ranks.enable_zero(2);
   ranks.emit(output, "gpt2_ranks", 2);
 
-  std::cout << "emitted gpt2_bf16, whose activations take " << report.arena_bytes << " bytes, and gpt2_ranks in "
-            << output.string() << "\n";
+  // The second half of the blocks, and what is behind them; the table of tokens both stages read.
+  model.set_stage(0);
+  for (std::size_t i = static_cast<std::size_t>(layers) / 2; i < static_cast<std::size_t>(layers); ++i)
+    model.transformer.h[i].set_stage(1);
+  model.transformer.ln_f.set_stage(1);
+  model.lm_head.set_stage(1);
+  TrainGpt2 stages(model);
+  stages.emit(output, "gpt2_stages", 8);
+
+  std::cout << "emitted gpt2_bf16, whose activations take " << report.arena_bytes << " bytes, gpt2_ranks and "
+            << "gpt2_stages in " << output.string() << "\n";
   return 0;
 } catch (const UserError& e) {
   std::cerr << e.what() << "\n";

@@ -210,6 +210,13 @@ case $sample in
       --out run_ranks --resume >resumed.log
     cat resumed.log
     expect '^resumed from run_ranks/step-' resumed.log
+    build_project gpt2_stages -DGRAVEN_MPI=ON -DMPI_CXX_COMPILER=/usr/bin/mpicxx.openmpi
+    # A stage for each of two processes, and both in one: the same bits.
+    mpirun.openmpi --oversubscribe -n 2 gpt2_stages/build/gpt2_stages --data corpus.txt --epochs 2 --threads 1 \
+      --out run_stages >stages.log
+    gpt2_stages/build/gpt2_stages --data corpus.txt --epochs 2 --out run_alone >alone.log
+    cat stages.log
+    cmp run_stages/latest/weights.safetensors run_alone/latest/weights.safetensors || fail "two stages compute other bits"
     ;;
   *) fail "unknown sample '$sample'" ;;
 esac
