@@ -21,8 +21,9 @@ namespace fs = std::filesystem;
 using ir::TensorData;
 using ir::ValueId;
 
-/// Operators that CUDA has no kernel for: passes make them, for CPUs alone.
-const std::set<std::string> kWithoutKernel = {"conv2d_winograd", "fused_reduction", "inverted_residual"};
+/// Operators that CUDA has no kernel for: passes make them, for CPUs alone, and for several ranks.
+const std::set<std::string> kWithoutKernel = {"conv2d_winograd", "fused_reduction", "gather_shards", "gradient_norm",
+                                              "inverted_residual"};
 
 void run(const std::vector<std::string>& command, const fs::path& folder) {
   const codegen::ProcessResult r = codegen::run_process(command, {.directory = folder.string(), .seconds = 800});
