@@ -174,8 +174,8 @@ struct Tree {
 inline constexpr std::string_view kAccumulationSteps = "gradient_accumulation_steps";
 /// Key of Graph::config, a boolean: several processes, ranks, train together (ir/passes/reduce_gradients.cpp).
 inline constexpr std::string_view kDataParallel = "data_parallel";
-/// Keys of Graph::config, integers: 1 to 3, where these ranks share the states of optimizers, besides gradients, besides
-/// parameters (ir/sharding.h); and how many elements the smallest parameter has that they share.
+/// Keys of Graph::config, integers: 1 to 3, where these ranks share the states of optimizers, besides gradients,
+/// besides parameters (ir/sharding.h); and how many elements the smallest parameter has that they share.
 inline constexpr std::string_view kZeroStage = "zero_stage", kShardMinSize = "shard_min_size";
 /// Keys of Graph::config, numbers: what the losses are scaled by at first, and how that changes
 /// (ir/passes/scale_losses.cpp). A graph scales its losses where it has the first.

@@ -1,7 +1,7 @@
 // Sample 9: a GPT-2 whose training step is larger than one processor likes. Emits the network three times:
 //
-//   gpt2_bf16    for one machine: products in bf16, a step of eight parts of a batch, and a budget for the memory of its
-//                activations, of which what does not fit is computed again
+//   gpt2_bf16    for one machine: products in bf16, a step of eight parts of a batch, and a budget for the memory of
+//                its activations, of which what does not fit is computed again
 //   gpt2_ranks   for several, by MPI: each rank has its share of the data, and its shards of the gradients and of the
 //                optimizer's states (ZeRO, stage 2)
 //   gpt2_stages  for two: each rank has half of the layers, and passes on what they make of a part of the batch

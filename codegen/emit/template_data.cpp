@@ -15,9 +15,9 @@ using nlohmann::json;
 
 GRAVEN_WORDS(ProjectNames, name, project, constant_prefix, name_literal, graph_name, graph_hash, generator,
              generator_version, purpose, banner, hash_banner, training, updates_in_backward, accumulates, data_parallel,
-             has_ranks, shares_states, shares_gradients, shares_parameters, shard_min_size, engine, needs, execution_type,
-             execution_name, scalar_math, model_extension, device_type, create_argument, on_device, program_headers,
-             api_headers, kernel_flags, kernel_flags_of_gnu, default_levels)
+             has_ranks, shares_states, shares_gradients, shares_parameters, shard_min_size, engine, needs,
+             execution_type, execution_name, scalar_math, model_extension, device_type, create_argument, on_device,
+             program_headers, api_headers, kernel_flags, kernel_flags_of_gnu, default_levels)
 GRAVEN_WORDS(TensorText, member, name_padded, element, public_type, dtype, type, shape, maxima, storage, tested,
              tested_storage, count_in_step, converted, symbolic, batched, classes, ignored, in_instance, writable)
 GRAVEN_WORDS(SymbolText, identifier, least, given_least, maximum, tested)

@@ -67,8 +67,8 @@ Transfer all_reduce(double bytes, std::int64_t ranks, const Link& link);
 Transfer reduce_scatter(double bytes, std::int64_t ranks, const Link& link);
 /// Each rank has a share of `bytes` and gets all: as long as reduce_scatter().
 Transfer all_gather(double bytes, std::int64_t ranks, const Link& link);
-/// How the engine of emitted programs (runtime_min/ranks.h) makes means: each rank sends each other one its share, (p-1)
-/// latency + (p-1)/p n / bandwidth, and as long again what comes of it; a gather is the latter alone.
+/// How the engine of emitted programs (runtime_min/ranks.h) makes means: each rank sends each other one its share,
+/// (p-1) latency + (p-1)/p n / bandwidth, and as long again what comes of it; a gather is the latter alone.
 Transfer exchange(double bytes, std::int64_t ranks, const Link& link);
 Transfer mean(double bytes, std::int64_t ranks, const Link& link);
 /// From one rank to another.

@@ -2,7 +2,7 @@
 // one is there while a module computes with it, and its memory is the arena's.
 //
 //   y = linear(x, w)           ->     a = gather_shards(w)      y = linear(x, a)
-//   dx = ...(dy, w)            ->     b = gather_shards(w)      dx = ...(dy, b)          in the backward phase, once more
+//   dx = ...(dy, w)            ->     b = gather_shards(w)      dx = ...(dy, b)        in the backward phase, once more
 //
 // Each module that reads it has it gathered anew, in each phase: between, nobody keeps it. What reads it behind its
 // update gathers what the update makes of it.

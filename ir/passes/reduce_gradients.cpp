@@ -7,8 +7,8 @@
 // Each sum begins right behind where its gradient is made, beside the rest of backward, and is done when the update
 // begins (OpDef::collective). So all ranks clip and update by the same numbers, and their parameters stay the same.
 //
-// Where the ranks share what they update (ir/sharding.h), each has its shard of the mean alone: reduce_scatter stands in
-// the place of all_reduce, or accumulate_shard, which adds up the shard alone, in that of both.
+// Where the ranks share what they update (ir/sharding.h), each has its shard of the mean alone: reduce_scatter stands
+// in the place of all_reduce, or accumulate_shard, which adds up the shard alone, in that of both.
 #include <map>
 
 #include "ir/diagnostic.h"

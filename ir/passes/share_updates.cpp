@@ -1,7 +1,7 @@
 // Makes each of several ranks update its shard of the parameters alone (Graph::config, "zero_stage"; ir/sharding.h):
 //
-//   new(p) = adam(p, g, m, v, ...)     ->     own(p)  = adam(p, g, m, v, ...)         of its elements, m and v are theirs
-//                                             new(p)  = all_gather(own(p))                 where the ranks have all of p
+//   new(p) = adam(p, g, m, v, ...)     ->     own(p)  = adam(p, g, m, v, ...)       of its elements, m and v are theirs
+//                                             new(p)  = all_gather(own(p))               where the ranks have all of p
 //
 // Norms of gradients, and whether these are finite, are of all ranks. What else would read a gradient is an error: a
 // rank has its shard of it. In the graph shapes stay what they are on one rank.

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Runs a sample as its tutorial says, and what it emits.
 #
-#   bash tests/samples/run.sh my_linear|polynomial_fit|lenet|mobilenet_v2|resnet18|style_transfer|gpt2|gan|gpt2_at_scale BUILD_DIR
+#   bash tests/samples/run.sh SAMPLE BUILD_DIR
+#
+# SAMPLE: my_linear, polynomial_fit, lenet, mobilenet_v2, resnet18, style_transfer, gpt2, gan or gpt2_at_scale.
 set -euo pipefail
 sample=$1
 build=$(cd "$2" && pwd)
@@ -193,7 +195,8 @@ case $sample in
     falls() {  # FILE, of a run's lines
       cat "$1"
       losses=$(grep -oE 'loss [0-9.]+' "$1" | grep -oE '[0-9.]+')
-      awk -v first="$(head -n 1 <<<"$losses")" -v last="$(tail -n 1 <<<"$losses")" 'BEGIN { exit !(last < first / 2) }' ||
+      awk -v first="$(head -n 1 <<<"$losses")" -v last="$(tail -n 1 <<<"$losses")" \
+        'BEGIN { exit !(last < first / 2) }' ||
         fail "the loss does not fall as it should: $(echo $losses)"
     }
     build_project gpt2_bf16
@@ -216,7 +219,8 @@ case $sample in
       --out run_stages >stages.log
     gpt2_stages/build/gpt2_stages --data corpus.txt --epochs 2 --out run_alone >alone.log
     cat stages.log
-    cmp run_stages/latest/weights.safetensors run_alone/latest/weights.safetensors || fail "two stages compute other bits"
+    cmp run_stages/latest/weights.safetensors run_alone/latest/weights.safetensors ||
+      fail "two stages compute other bits"
     ;;
   *) fail "unknown sample '$sample'" ;;
 esac

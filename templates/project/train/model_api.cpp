@@ -126,7 +126,11 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 
   /// With the largest sizes that there can be.
   Step whole_step() {
-    return {device.execution(), in, param, {% if not updates_in_backward %}grad, {% endif %}state, {% if shares_states %}shard, {% endif %}buf, hyper};
+{% if shares_states %}
+    return {device.execution(), in, param, grad, state, shard, buf, hyper};
+{% else %}
+    return {device.execution(), in, param, {% if not updates_in_backward %}grad, {% endif %}state, buf, hyper};
+{% endif %}
   }
   /// Sends the inputs on their way.
   Step step(@{ parameters }@) {
