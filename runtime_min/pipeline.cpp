@@ -156,9 +156,12 @@ double StagePipeline::step(std::int64_t parts, const StageParts& part) {
   }
   for (std::int64_t p = parts - ahead; p < parts; ++p) backward(p, parts);
   Ranks::peers().finish();  // now each gradient is the mean of all replicas'
+  // The update may write where the last part's gradients lie, which are still on their way to other stages.
+  messages_->wait(messages_->sent[0]);
   model_.begin_update(stage_);
   send(0, Crossing::Phase::update);
   receive(0, Crossing::Phase::update);
+  messages_->wait(messages_->sent[0]);
   model_.update(stage_);
   // Who reads a parameter of another stage gets what it is now.
   for (std::size_t w = 0; w < weights_.size(); ++w) {
