@@ -337,7 +337,10 @@ TEST(Stages, RefuseWhatCannotBe) {
   struct Watched : nn::Module<Watched> {
     nn::BatchNorm1d norm = child("norm", nn::BatchNorm1d(16));
     nn::Linear out = child("out", nn::Linear(16, 4));
-    Tensor forward(Tensor x) { return out(norm(x)) + norm.running_mean.mean(); }
+    Tensor forward(Tensor x) {
+      const Tensor before = norm.running_mean.mean();
+      return out(norm(x)) + before;
+    }
   };
   expect(error_of([] {
            Watched model;
