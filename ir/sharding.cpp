@@ -3,7 +3,6 @@
 #include <string>
 
 #include "ir/diagnostic.h"
-#include "ir/op.h"
 #include "ir/stages.h"
 
 namespace graven::ir {
@@ -32,24 +31,6 @@ Sharding::Sharding(const Graph& graph) {
         "the graph " + graph.name +
         " asks for stages of a pipeline (set_stage), and for ranks that share what they have (enable_zero): "
         "one of the two");
-  for (const Gradient& g : graph.gradients)
-    if (is_large(graph.type(g.parameter))) {
-      if (g.sum != kNone && stage_ >= 2) shard_[g.sum] = true;
-      if (stage_ >= 3) shard_[g.parameter] = true;
-    }
-  for (const Node& node : graph.nodes) {
-    if (!is_update(*node.op)) continue;
-    const InputRange parameters = input_range(node, InputRole::parameter);
-    for (std::size_t i = 0; i < node.op->inputs.size(); ++i) {
-      const InputSpec& spec = node.op->inputs[i];
-      if (spec.role != InputRole::state || spec.shape != StateShape::parameter) continue;
-      const InputRange states = input_range(*node.op, node.inputs.size(), i);
-      for (std::size_t p = 0; p < states.count; ++p)
-        if (const ValueId state = node.inputs[states.begin + p];
-            state != kNone && is_large(graph.type(node.inputs[parameters.begin + p])))
-          shard_[state] = true;
-    }
-  }
 }
 
 }  // namespace graven::ir

@@ -11,7 +11,6 @@
 
 #include <cstdint>
 
-#include "ir/analysis.h"
 #include "ir/graph.h"
 
 namespace graven::ir {
@@ -25,14 +24,12 @@ class Sharding {
   std::int64_t least() const { return least_; }
   /// Whether a tensor of this type is large enough to be shared.
   bool is_large(const TensorType& type) const { return stage_ > 0 && type.shape.numel().maximum() >= least_; }
-  /// Whether a rank's memory holds its shard of the variable alone: a state of the optimizer, the sum of a gradient, a
-  /// parameter.
-  bool is_shard(ValueId variable) const { return shard_(variable); }
+  /// Whether a rank keeps its shard alone of a parameter of this type that has a gradient.
+  bool is_kept_in_shards(const TensorType& parameter) const { return stage_ > 2 && is_large(parameter); }
 
  private:
   int stage_ = 0;
   std::int64_t least_ = 1024;
-  ByValue<bool> shard_;
 };
 
 }  // namespace graven::ir

@@ -45,7 +45,7 @@ void gather_shards(ir::Graph& evaluation, const ir::Graph& training) {
   if (sharding.stage() < 3) return;
   ir::ByValue<bool> is_shard;
   for (const ir::Gradient& g : training.gradients)
-    if (sharding.is_shard(g.parameter))
+    if (sharding.is_kept_in_shards(training.type(g.parameter)))
       if (const ir::ValueId own = evaluation.find(training.value(g.parameter).name); own != ir::kNone)
         is_shard[own] = true;
   ir::gather_parameters(evaluation, is_shard);

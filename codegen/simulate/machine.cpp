@@ -9,15 +9,6 @@ namespace {
 
 bool is_power_of_two(std::int64_t n) { return std::has_single_bit(static_cast<std::uint64_t>(n)); }
 
-/// A half of an all_reduce: each rank sends (p-1)/p of the bytes.
-Transfer half(double bytes, std::int64_t ranks, const Link& link, std::string_view recursive) {
-  if (ranks <= 1 || bytes <= 0) return {};
-  const double p = static_cast<double>(ranks), share = (p - 1) / p * bytes;
-  if (is_power_of_two(ranks) && ranks > 2)
-    return {std::log2(p) * link.latency + share / link.bandwidth, share, recursive};
-  return {(p - 1) * link.latency + share / link.bandwidth, share, "ring"};
-}
-
 }  // namespace
 
 Transfer all_reduce(double bytes, std::int64_t ranks, const Link& link) {
@@ -35,12 +26,12 @@ Transfer all_reduce(double bytes, std::int64_t ranks, const Link& link) {
   return best;
 }
 
-Transfer reduce_scatter(double bytes, std::int64_t ranks, const Link& link) {
-  return half(bytes, ranks, link, "recursive halving");
-}
-
 Transfer all_gather(double bytes, std::int64_t ranks, const Link& link) {
-  return half(bytes, ranks, link, "recursive doubling");
+  if (ranks <= 1 || bytes <= 0) return {};
+  const double p = static_cast<double>(ranks), share = (p - 1) / p * bytes;
+  if (is_power_of_two(ranks) && ranks > 2)
+    return {std::log2(p) * link.latency + share / link.bandwidth, share, "recursive doubling"};
+  return {(p - 1) * link.latency + share / link.bandwidth, share, "ring"};
 }
 
 Transfer exchange(double bytes, std::int64_t ranks, const Link& link) {

@@ -62,10 +62,8 @@ struct Transfer {
 /// No algorithm sends less than 2(p-1)/p n from each rank (Patarasuk and Yuan, "Bandwidth Optimal All-reduce Algorithms
 /// for Clusters of Workstations", JPDC 69(2), 2009).
 Transfer all_reduce(double bytes, std::int64_t ranks, const Link& link);
-/// Of `bytes` each rank gets the sum of its share: a ring, (p-1) latency + (p-1)/p n / bandwidth, or recursive halving,
+/// Each rank has a share of `bytes` and gets all: a ring, (p-1) latency + (p-1)/p n / bandwidth, or recursive doubling,
 /// log2(p) latency + the same.
-Transfer reduce_scatter(double bytes, std::int64_t ranks, const Link& link);
-/// Each rank has a share of `bytes` and gets all: as long as reduce_scatter().
 Transfer all_gather(double bytes, std::int64_t ranks, const Link& link);
 /// How the engine of emitted programs (runtime_min/ranks.h) makes means: each rank sends each other one its share,
 /// (p-1) latency + (p-1)/p n / bandwidth, and as long again what comes of it; a gather is the latter alone.

@@ -1,55 +1,12 @@
-#include "ir/ops/shared.h"
+#include "ir/ops/gradient_sum_shared.h"
 
 namespace graven::ir {
 
-static void infer_accumulate(InferContext& c) {
-  c.require(c.input(0) == c.input(1), "expects a sum and terms of one type");
-  c.require(!c.has_input(4) || c.input(4).shape.rank() == 0, "expects a scalar 'scale'");
-}
-
-const OpDef kAccumulate{
-    .name = "accumulate",
-    .doc =
-        "The sum of a gradient over the parts of a batch: x / scale in part 0, sum + x / scale in the others, and in "
-        "the last one, parts - 1, what comes of it divided by parts: the mean. x / scale is x * (1 / scale), the "
-        "reciprocal rounded to f32, as torch.amp.GradScaler.unscale_ has it; without a scale it is x.",
-    .inputs = {{"sum", InputRole::kept},
-               {"x"},
-               {"part", InputRole::part},
-               {"parts", InputRole::part},
-               {.name = "scale", .dtype = DType::f32, .optional = true}},
-    .dtypes = {DType::f32, DType::f64},
-    .infer = infer_accumulate,
-    .cost =
-        [](const NodeView& node) {
-          return Cost{.flops = 2 * static_cast<double>(node.input(0).shape.numel().maximum())};
-        },
-    .amp = AmpClass::black,
-    .forms = {{}, {.shapes = {{4, 4}, {4, 4}, {}, {}, {}}}},
-    .cases =
-        [] {
-          std::vector<TestCase> cases;
-          const auto add = [&](std::string note, DType d, const Shape& shape, double part, double parts, bool scaled) {
-            cases.push_back(
-                {.note = std::move(note),
-                 .inputs = {ops::random(d, shape), ops::random(d, shape), ops::random(DType::i64, {}, part, part + 1),
-                            ops::random(DType::i64, {}, parts, parts + 1),
-                            scaled ? ops::random(DType::f32, {}, 3, 5) : ops::absent()},
-                 .gradient = false});
-          };
-          for (const DType d : {DType::f32, DType::f64})
-            for (const bool scaled : {false, true}) {
-              const std::string kind = std::string(name(d)) + (scaled ? ", scaled" : "");
-              add(kind + ", first", d, {5, 37}, 0, 3, scaled);
-              add(kind + ", in between", d, {5, 37}, 1, 3, scaled);
-              add(kind + ", last", d, {5, 37}, 2, 3, scaled);
-              add(kind + ", only one", d, {5, 37}, 0, 1, scaled);
-            }
-          add("rank 0", DType::f32, {}, 2, 3, false);
-          add("several pieces", DType::f32, {1, 51000}, 1, 2, false);
-          add("empty", DType::f32, {0, 3}, 1, 2, false);
-          return cases;
-        },
-};
+const OpDef kAccumulate = ops::sum_over_parts(
+    "accumulate",
+    "The sum of a gradient over the parts of a batch: x / scale in part 0, sum + x / scale in the others, and in "
+    "the last one, parts - 1, what comes of it divided by parts: the mean. x / scale is x * (1 / scale), the "
+    "reciprocal rounded to f32, as torch.amp.GradScaler.unscale_ has it; without a scale it is x.",
+    false);
 
 }  // namespace graven::ir

@@ -1,40 +1,11 @@
-#include "ir/ops/shared.h"
+#include "ir/ops/gradient_sum_shared.h"
 
 namespace graven::ir {
 
-static void infer_all_reduce(InferContext&) {}
-
-const OpDef kAllReduce{
-    .name = "all_reduce",
-    .doc =
-        "The mean of x over all ranks, the processes that train one model together, behind the last part of a step, "
-        "parts - 1; x in the others, and where there is one rank. The sum is begun where the node stands and done when "
-        "its phase is, so only nodes of a later phase read it.",
-    .inputs = {{"x", InputRole::kept}, {"part", InputRole::part}, {"parts", InputRole::part}},
-    .dtypes = {DType::f32, DType::f64},
-    .infer = infer_all_reduce,
-    .cost =
-        [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
-    .amp = AmpClass::black,
-    .collective = true,
-    .forms = {{.shapes = {{4, 4}, {}, {}}}},
-    .cases =
-        [] {
-          std::vector<TestCase> cases;
-          const auto add = [&](std::string note, DType d, const Shape& shape, double part) {
-            cases.push_back({.note = std::move(note),
-                             .inputs = {ops::random(d, shape), ops::random(DType::i64, {}, part, part + 1),
-                                        ops::random(DType::i64, {}, 3, 4)},
-                             .gradient = false});
-          };
-          for (const DType d : {DType::f32, DType::f64}) {
-            add(std::string(name(d)) + ", one rank, first", d, {5, 37}, 0);
-            add(std::string(name(d)) + ", one rank, last", d, {5, 37}, 2);
-          }
-          add("one row", DType::f32, {1, 37}, 2);
-          add("empty", DType::f32, {0, 3}, 2);
-          return cases;
-        },
-};
+const OpDef kAllReduce = ops::sum_over_ranks(
+    "all_reduce",
+    "The mean of x over all ranks, the processes that train one model together, behind the last part of a step, "
+    "parts - 1; x in the others, and where there is one rank. The sum is begun where the node stands and done when "
+    "its phase is, so only nodes of a later phase read it.");
 
 }  // namespace graven::ir

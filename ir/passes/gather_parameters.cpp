@@ -59,7 +59,7 @@ void gather_parameters(Graph& graph, const PassOptions&) {
   const Sharding sharding(graph);
   ByValue<bool> is_shard;
   for (const Gradient& g : graph.gradients)
-    if (sharding.is_shard(g.parameter)) is_shard[g.parameter] = true;
+    if (sharding.is_kept_in_shards(graph.type(g.parameter))) is_shard[g.parameter] = true;
   gather_parameters(graph, is_shard);
 }
 

@@ -60,6 +60,25 @@ inline codegen::ProcessResult run_ranks(const Launcher& l, int ranks, const std:
   return codegen::run_process(command, {.directory = directory.string(), .seconds = 120});
 }
 
+/// Starts ranks that train until they are stopped, and, once there is a checkpoint in `out`, sends one of them the
+/// signal, "KILL" or "STOP". The others have five seconds to end.
+inline codegen::ProcessResult signal_one_rank(const Launcher& l, int ranks, const std::string& program,
+                                              const std::vector<std::string>& options, const std::string& signal,
+                                              const std::string& out) {
+  std::string command;
+  for (const std::string& word : l.command) command += word + " ";
+  command += std::to_string(ranks) + " " + program;
+  for (const std::string& word : options) command += " " + word;
+  // The newest process of that name is one of the ranks. It is killed in the end: not every launcher ends what is
+  // stopped.
+  const std::string newest = "pkill -n -f '^" + program + "' -";
+  return codegen::run_process({"bash", "-c",
+                               "(" + command + ") & for i in $(seq 100); do [ -e " + out +
+                                   "/latest/manifest.json ] && break; sleep 0.1; done; " + newest + signal +
+                                   "; sleep 5; " + newest + "KILL; wait $!; echo status $?"},
+                              {.directory = std::filesystem::path(out).parent_path().string(), .seconds = 60});
+}
+
 /// The largest difference of two files' tensors, relative to the largest of the tensor.
 inline double difference(const std::string& a, const std::string& b) {
   double worst = 0;

@@ -166,14 +166,7 @@ class PipelineProjects : public testing::Test {
     codegen::emit(graph, work() / name, {.name = name, .format = false});
   }
   static void build(const std::string& project, const Launcher& l) {
-    const std::string folder = (work() / project).string(), to = folder + "/build-" + l.name;
-    for (const auto& command : {std::vector<std::string>{"cmake", "-S", folder, "-B", to, "-DGRAVEN_LEVELS=base",
-                                                         "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DCMAKE_CXX_FLAGS=-Werror",
-                                                         "-DGRAVEN_MPI=ON", "-DMPI_CXX_COMPILER=" + l.compiler},
-                                std::vector<std::string>{"cmake", "--build", to, "-j2"}}) {
-      const ProcessResult r = codegen::run_process(command, {.seconds = 600});
-      ASSERT_EQ(r.exit_status, 0) << r.output;
-    }
+    tests::build_project(work() / project, l.name, {"-DGRAVEN_MPI=ON", "-DMPI_CXX_COMPILER=" + l.compiler});
   }
   static fs::path work() { return fs::path(GRAVEN_BINARY_DIR) / "pipeline_work"; }
   static std::string path(const std::string& out) { return (work() / out).string(); }
@@ -190,12 +183,8 @@ class PipelineProjects : public testing::Test {
   /// As so many ranks; 0: without a launcher.
   static ProcessResult run(const std::string& project, const Launcher& l, int ranks,
                            const std::vector<std::string>& with) {
-    std::vector<std::string> command;
-    if (ranks > 0) {
-      command = l.command;
-      command.push_back(std::to_string(ranks));
-    }
-    command.push_back(program(project, l));
+    if (ranks > 0) return tests::run_ranks(l, ranks, program(project, l), with, work());
+    std::vector<std::string> command = {program(project, l)};
     command.insert(command.end(), with.begin(), with.end());
     return codegen::run_process(command, {.directory = work().string(), .seconds = 120});
   }
@@ -344,21 +333,9 @@ TEST_F(PipelineProjects, OneThatDiesOrHangsEndsTheOthers) {
   for (const Launcher& l : launchers()) {
     for (const std::string signal : {"KILL", "STOP"}) {
       const std::string out = l.name + signal;
-      std::string command;
-      for (const std::string& word : l.command) command += word + " ";
-      command += "3 " + program("mlp", l);
-      for (const std::string& word :
-           options("mlp", out, {"--epochs", "1000000", "--save-every", "5", "--rank-timeout", "2"}))
-        command += " " + word;
-      // The newest process of that name is one of the ranks. It is killed in the end: not every launcher ends what is
-      // stopped.
-      const std::string newest = "pkill -n -f '^" + program("mlp", l) + "' -";
-      const ProcessResult r =
-          codegen::run_process({"bash", "-c",
-                                "(" + command + ") & for i in $(seq 100); do [ -e " + path(out) +
-                                    "/latest/manifest.json ] && break; sleep 0.1; done; " + newest + signal +
-                                    "; sleep 5; " + newest + "KILL; wait $!; echo status $?"},
-                               {.directory = work().string(), .seconds = 60});
+      const ProcessResult r = tests::signal_one_rank(
+          l, 3, program("mlp", l),
+          options("mlp", out, {"--epochs", "1000000", "--save-every", "5", "--rank-timeout", "2"}), signal, path(out));
       EXPECT_FALSE(r.timed_out) << r.output;
       EXPECT_EQ(r.output.find("status 0"), std::string::npos) << r.output;
       if (signal == "STOP") {

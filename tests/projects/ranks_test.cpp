@@ -286,20 +286,9 @@ TEST_F(Ranks, OneThatDiesOrHangsEndsTheOthers) {
   for (const Launcher& l : launchers()) {
     for (const std::string signal : {"KILL", "STOP"}) {
       const std::string out = l.name + signal;
-      std::string command;
-      for (const std::string& word : l.command) command += word + " ";
-      command += "2 " + program(l.name);
-      for (const std::string& word : options(out, {"--epochs", "1000000", "--save-every", "5", "--rank-timeout", "2"}))
-        command += " " + word;
-      // The newest process of that name is one of the ranks. It is killed in the end: not every launcher ends what is
-      // stopped.
-      const std::string newest = "pkill -n -f '^" + program(l.name) + "' -";
-      const ProcessResult r =
-          codegen::run_process({"bash", "-c",
-                                "(" + command + ") & for i in $(seq 100); do [ -e " + path(out) +
-                                    "/latest/manifest.json ] && break; sleep 0.1; done; " + newest + signal +
-                                    "; sleep 5; " + newest + "KILL; wait $!; echo status $?"},
-                               {.directory = work().string(), .seconds = 60});
+      const ProcessResult r = tests::signal_one_rank(
+          l, 2, program(l.name), options(out, {"--epochs", "1000000", "--save-every", "5", "--rank-timeout", "2"}),
+          signal, path(out));
       EXPECT_FALSE(r.timed_out) << r.output;
       EXPECT_EQ(r.output.find("status 0"), std::string::npos) << r.output;
       if (signal == "STOP") {
