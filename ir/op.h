@@ -222,6 +222,7 @@ struct ImageLayout {
 class Scalar;
 class ElementRule;
 class UpdateRule;
+class RankRules;
 
 enum class AmpClass : std::uint8_t { gray, white, black, clear };
 
@@ -256,6 +257,9 @@ struct OpDef {
   /// that of the layer. nullptr: it packs none.
   Packing (*packing)(const Attributes&) = nullptr;
   ImageLayout layout = {};
+  /// Which layouts over ranks its results have where its inputs have some (ir/rank_layout.h), besides all broadcast.
+  /// nullptr: none; of an elementwise operator those of its elements.
+  void (*rank_layouts)(RankRules&) = nullptr;
   bool alias = false;                       ///< or this: output 0 is input 0's memory under another shape (reshape)
   Cost (*cost)(const NodeView&) = nullptr;  ///< nullptr: elementwise cost
   /// What a call's comment adds to the shapes, which leave it open: "dim 1, 2:5". nullptr: nothing.
@@ -266,6 +270,7 @@ struct OpDef {
   /// Ranks run it together. It is begun where the node stands and done when the node's phase is: only nodes of a later
   /// phase read its results.
   bool collective = false;
+  bool by_rank = false;  ///< depends on which of several ranks computes it: never folded, never done beforehand
   bool packs = false;   ///< OpDef::packing of others; the reference kernels take the weight as it was
   /// An update: what it adds to the parameters is proportional to their gradients.
   bool change_is_proportional = false;

@@ -20,7 +20,9 @@ KernelCall dropout(const NodeView& node) {
           .config_type = "dropout_config",
           .config = {{"n", node.output().shape.numel()},
                      {"p", node.attributes().number("p")},
-                     {"stream", Dim(node.attributes().integer("stream"))}},
+                     {"stream", Dim(node.attributes().integer("stream"))},
+                     {"ranks", Dim(node.attributes().integer("ranks"))},
+                     {"run", Dim(node.attributes().integer("run"))}},
           .in_place = {0}};
 }
 

@@ -2,6 +2,7 @@
 #include "ir/ops/linear_shared.h"
 #include "ir/ops/optimizer_shared.h"
 #include "ir/optimizer_kind.h"
+#include "ir/rank_layout.h"
 #include "ir/update_rule.h"
 
 namespace graven::codegen::lowering {
@@ -56,6 +57,38 @@ KernelCall accumulate_shard(const NodeView& node) {
 
 KernelCall gather_shards(const NodeView& node) {
   return {.name = "gather_shards", .config = {{"n", node.input(0).shape.numel()}}};
+}
+
+/// A split as what lies in a row on one rank (kernels/config/convert_layout.h).
+Dim run_of(const ir::RankLayout& layout, const Shape& whole, std::int64_t ranks) {
+  if (layout.is_broadcast()) return 0;
+  if (layout.is_partial()) return -1;
+  const std::size_t d = ir::at(layout.dim);
+  return Dim(whole[d].value() / (layout.blocks * ranks)) * ops::product(whole, d + 1, whole.rank());
+}
+
+KernelCall convert_layout(const NodeView& node) {
+  const Attributes& a = node.attributes();
+  const std::int64_t ranks = a.integer("ranks");
+  const ir::RankLayout from = ir::RankLayout::parse(a.text("from")).value(),
+                       to = ir::RankLayout::parse(a.text("to")).value();
+  const Shape whole = ir::whole_shape(node.input(0).shape, from, ranks);
+  return {.name = "convert_layout",
+          .config = {{"n", whole.numel()},
+                     {"ranks", Dim(ranks)},
+                     {"from", run_of(from, whole, ranks)},
+                     {"to", run_of(to, whole, ranks)}}};
+}
+
+KernelCall index_on_rank(const NodeView& node) {
+  const Attributes& a = node.attributes();
+  return {.name = "index_on_rank",
+          .config = {{"n", node.input(0).shape.numel()},
+                     {"size", Dim(a.integer("size"))},
+                     {"ranks", Dim(a.integer("ranks"))},
+                     {"ignores", a.flag("ignores")},
+                     {"ignored", Dim(a.integer("ignored"))}},
+          .checks_indices = true};
 }
 
 KernelCall all_gather(const NodeView& node) {
@@ -134,9 +167,11 @@ std::span<const Row> updates() {
       {&ir::kAllGather, all_gather},
       {&ir::kAllReduce, all_reduce},
       {&ir::kClipFactor, clip_factor},
+      {&ir::kConvertLayout, convert_layout},
       {&ir::kFiniteStep, finite_step},
       {&ir::kGatherShards, gather_shards},
       {&ir::kGradientNorm, gradient_norm},
+      {&ir::kIndexOnRank, index_on_rank},
       {&ir::kReduceScatter, reduce_scatter},
       {&ir::kUpdateLossScale, update_loss_scale},
   };

@@ -1,3 +1,4 @@
+#include "ir/ops/rank_shared.h"
 #include "ir/ops/shared.h"
 
 namespace graven::ir {
@@ -20,6 +21,7 @@ const OpDef kAmax{
     .infer = [](InferContext& c) { ops::infer_reduction(c, true); },
     .gradient = gradient_amax,
     .layout = {ImageLayout::Rule::reduces},
+    .rank_layouts = [](RankRules& rules) { ops::reduction_layouts(rules, false); },
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .remark = ops::reduction_remark,

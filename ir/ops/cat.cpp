@@ -1,3 +1,4 @@
+#include "ir/ops/rank_shared.h"
 #include "ir/ops/shared.h"
 
 namespace graven::ir {
@@ -42,6 +43,26 @@ static void gradient_cat(GradientBuilder& g) {
   }
 }
 
+/// Along the dimension that grows, too, where all blocks have one size.
+static void layouts_of_cat(RankRules& rules) {
+  const std::int64_t dim = rules.node().attributes().integer("dim");
+  const std::size_t count = rules.node().input_count();
+  for (std::size_t d = 0; d < rules.output().rank(); ++d)
+    rules.each_split(rules.output(), static_cast<std::int64_t>(d), [&](const RankLayout& layout) {
+      RankLayouts way = rules.way();
+      way.outputs[0] = layout;
+      const std::int64_t block = rules.output()[d].value() / layout.blocks;
+      for (std::size_t i = 0; i < count; ++i) {
+        way.inputs[i] = layout;
+        if (static_cast<std::int64_t>(d) != dim) continue;
+        const Dim& size = rules.input(i)[d];
+        if (!size.is_static() || size.value() == 0 || size.value() % block != 0) return;
+        way.inputs[i].blocks = size.value() / block;
+      }
+      rules.add(std::move(way));
+    });
+}
+
 const OpDef kCat{
     .name = "cat",
     .doc = "y holds the tensors one behind the other along dim.",
@@ -51,6 +72,7 @@ const OpDef kCat{
     .infer = infer_cat,
     .gradient = gradient_cat,
     .layout = {ImageLayout::Rule::moves},
+    .rank_layouts = layouts_of_cat,
     .cost = [](const NodeView&) { return Cost{}; },
     .remark = ops::dim_remark,
     .amp = AmpClass::clear,

@@ -1,3 +1,4 @@
+#include "ir/ops/rank_shared.h"
 #include "ir/ops/shared.h"
 
 namespace graven::ir {
@@ -11,6 +12,7 @@ const OpDef kCopy{
     .dtypes = kAnyDType,
     .infer = ops::infer_any,
     .gradient = gradient_of_copy,
+    .rank_layouts = ops::same_layout,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
     .cases =

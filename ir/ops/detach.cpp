@@ -1,3 +1,4 @@
+#include "ir/ops/rank_shared.h"
 #include "ir/ops/shared.h"
 
 namespace graven::ir {
@@ -8,6 +9,7 @@ const OpDef kDetach{
     .inputs = {{"x"}},
     .dtypes = kAnyDType,
     .infer = ops::infer_any,
+    .rank_layouts = ops::same_layout,
     .alias = true,
     .amp = AmpClass::clear,
     .cases =

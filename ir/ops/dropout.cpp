@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "ir/ops/random_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -8,6 +9,11 @@ static void infer_dropout(InferContext& c) {
   ops::check_random(c, 1);
   const double p = c.attributes.number("p");
   c.require(p >= 0 && p <= 1, "'p' must lie in [0, 1], got " + ops::text_of(p));
+  const std::int64_t run = c.attributes.integer("run");
+  if (const Dim n = c.input(0).shape.numel(); c.attributes.integer("ranks") > 1)
+    c.require(run > 0 && divide(n, run).has_value(), [&] {
+      return "'run' must divide the " + ops::count_of(n, "element") + " of a part, got " + std::to_string(run);
+    });
   c.output(c.input(0).dtype, c.input(0).shape);
 }
 
@@ -15,6 +21,20 @@ static void infer_dropout(InferContext& c) {
 static void gradient_dropout(GradientBuilder& g) {
   if (g.output_gradient() != kNone)
     g.set(0, g.call("dropout", {g.output_gradient(), g.input(1), g.input(2)}, g.attributes()));
+}
+
+static void layouts_of_dropout(RankRules& rules) {
+  const Shape& x = rules.input(0);
+  for (std::size_t d = 0; d < x.rank(); ++d)
+    rules.each_split(x, static_cast<std::int64_t>(d), [&](const RankLayout& layout) {
+      const Dim inner = ops::product(x, d + 1, x.rank());
+      if (!inner.is_static()) return;
+      RankLayouts way = rules.way();
+      way.inputs[0] = way.outputs[0] = layout;
+      way.attributes.emplace_back("ranks", rules.ranks());
+      way.attributes.emplace_back("run", x[d].value() / (layout.blocks * rules.ranks()) * inner.value());
+      rules.add(std::move(way));
+    });
 }
 
 const OpDef kDropout{
@@ -27,9 +47,17 @@ const OpDef kDropout{
         "(Salmon et al. 2011): nothing is "
         "stored for the gradient, which is the same operator on dy. evaluation_graph() replaces it by x.",
     .inputs = {{"x"}, {"seed", InputRole::seed}, {"step", InputRole::step}},
-    .attributes = {{"p", AttributeType::number, 0.5, "the probability of 0, in [0, 1]"}, ops::stream_attribute()},
+    .attributes = {{"p", AttributeType::number, 0.5, "the probability of 0, in [0, 1]"},
+                   ops::stream_attribute(),
+                   {"ranks", AttributeType::integer, std::int64_t{1},
+                    "that have x in parts: an element's word is that of its place in the whole tensor",
+                    NumberRange{.least = 1}},
+                   {"run", AttributeType::integer, std::int64_t{0},
+                    "so many elements in a row are the first rank's, then the second one's, and so on",
+                    NumberRange{.least = 0}}},
     .infer = infer_dropout,
     .gradient = gradient_dropout,
+    .rank_layouts = layouts_of_dropout,
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 20 * static_cast<double>(node.output().shape.numel().maximum())};
@@ -47,6 +75,15 @@ const OpDef kDropout{
           };
           add("half", DType::f32, {6, 37}, 0.5, 7);
           add("a tenth, several pieces", DType::f32, {9, 1000}, 0.1, std::int64_t{0x3123456789abcdef});
+          const auto add_part = [&](Shape x, std::int64_t ranks, std::int64_t run) {
+            add("a part of " + std::to_string(ranks) + " ranks, run " + std::to_string(run), DType::f32, std::move(x),
+                0.5, 5);
+            cases.back().attributes.set("ranks", ranks);
+            cases.back().attributes.set("run", run);
+          };
+          add_part({4, 700}, 3, 700);
+          add_part({6, 5, 3}, 2, 15);
+          add_part({2, 4000}, 4, 8000);
           add("nothing", DType::f32, {130}, 0, 1);
           add("everything", DType::f32, {130}, 1, 1);
           add("rank 0", DType::f32, {}, 0.5, 1);

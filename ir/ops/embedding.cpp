@@ -1,4 +1,5 @@
 #include "ir/ops/index_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -21,6 +22,40 @@ static void gradient_embedding(GradientBuilder& g) {
   g.set(0, ops::added_at(g, dy, index, weight, 0, g.attributes().integer("padding_idx")));
 }
 
+/// Each rank looks up the rows that it has, and has zeros for the others.
+static std::vector<ValueId> look_up_own_rows(Graph& graph, const Node& node, const std::vector<ValueId>& inputs,
+                                             std::int64_t ranks) {
+  const ops::RankNodes b(graph, node);
+  const Shape weight = b.shape(inputs[0]);
+  const auto [own, mine] = b.index_on_rank(inputs[1], weight[0].value(), ranks, std::nullopt);
+  Shape column = b.shape(inputs[1]);
+  column.push_back(1);
+  const ValueId rows = b.add(kEmbedding, {inputs[0], own}, {}, "rows");
+  const ValueId is_mine = b.add(kReshape, {mine}, {{"shape", column}}, "mine");
+  return {b.add(kWhere, {is_mine, rows, b.scalar(0, b.dtype(rows))}, {}, "own_rows")};
+}
+
+/// By indices, by columns of the table, and by its rows.
+static void layouts_of_embedding(RankRules& rules) {
+  for (std::size_t d = 0; d < rules.input(1).rank(); ++d)
+    rules.each_split(rules.input(1), static_cast<std::int64_t>(d), [&](const RankLayout& layout) {
+      RankLayouts way = rules.way();
+      way.inputs[1] = way.outputs[0] = layout;
+      rules.add(std::move(way));
+    });
+  rules.each_split(rules.input(0), 1, [&](const RankLayout& layout) {
+    RankLayouts way = rules.way();
+    way.inputs[0] = layout;
+    way.outputs[0] = RankLayout::split(static_cast<std::int64_t>(rules.output().rank()) - 1, layout.blocks);
+    rules.add(std::move(way));
+  });
+  RankLayouts way = rules.way();
+  way.inputs[0] = RankLayout::split(0);
+  way.outputs[0] = RankLayout::partial_sum();
+  way.nodes = look_up_own_rows;
+  rules.add(std::move(way));
+}
+
 const OpDef kEmbedding{
     .name = "embedding",
     .doc =
@@ -33,6 +68,7 @@ const OpDef kEmbedding{
                     "a row that gets no gradient; negative: none"}},
     .infer = infer_embedding,
     .gradient = gradient_embedding,
+    .rank_layouts = layouts_of_embedding,
     .cost =
         [](const NodeView& node) {
           return Cost{.bytes = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) *

@@ -1,3 +1,4 @@
+#include "ir/ops/rank_shared.h"
 #include "ir/ops/shared.h"
 
 namespace graven::ir {
@@ -23,6 +24,20 @@ static void infer_expand(InferContext& c) {
 
 static void gradient_expand(GradientBuilder& g) { g.set_reduced(0, g.output_gradient()); }
 
+static void layouts_of_expand(RankRules& rules) {
+  const Shape &x = rules.input(0), &y = rules.output();
+  for (std::size_t d = 0; d < y.rank(); ++d)
+    rules.each_split(y, static_cast<std::int64_t>(d), [&](const RankLayout& layout) {
+      RankLayouts way = rules.way();
+      way.outputs[0] = layout;
+      const std::size_t missing = y.rank() - x.rank();
+      if (d >= missing && x[d - missing] != Dim(1))
+        way.inputs[0] = RankLayout::split(static_cast<std::int64_t>(d - missing), layout.blocks);
+      way.attributes.emplace_back("shape", shape_on_rank(y, layout, rules.ranks()));
+      rules.add(std::move(way));
+    });
+}
+
 const OpDef kExpand{
     .name = "expand",
     .doc =
@@ -34,6 +49,7 @@ const OpDef kExpand{
     .attributes = {{"shape", AttributeType::shape, {}, "of the result"}},
     .infer = infer_expand,
     .gradient = gradient_expand,
+    .rank_layouts = layouts_of_expand,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
     .forms = {{.attributes = {{"shape", Shape{2, 4, 4}}}}},

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/ops/shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir::ops {
 
@@ -27,6 +27,7 @@ inline OpDef sum_over_parts(std::string_view op, std::string_view doc, bool coll
                  {.name = "scale", .dtype = DType::f32, .optional = true}},
       .dtypes = {DType::f32, DType::f64},
       .infer = infer_sum_over_parts,
+      .rank_layouts = sum_layouts,
       .cost =
           [](const NodeView& node) {
             return Cost{.flops = 2 * static_cast<double>(node.input(0).shape.numel().maximum())};
@@ -70,6 +71,7 @@ inline OpDef sum_over_ranks(std::string_view op, std::string_view doc) {
       .inputs = {{"x", InputRole::kept}, {"part", InputRole::part}, {"parts", InputRole::part}},
       .dtypes = {DType::f32, DType::f64},
       .infer = [](InferContext&) {},
+      .rank_layouts = sum_layouts,
       .cost =
           [](const NodeView& node) {
             return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())};

@@ -1,4 +1,5 @@
 #include "ir/ops/index_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -37,6 +38,43 @@ static void gradient_index_add(GradientBuilder& g) {
   g.set(0, ops::where(ops::Term(g, counts), selected, 0.0));
 }
 
+/// Each rank adds to the rows of the result that it has.
+static std::vector<ValueId> add_to_own_rows(Graph& graph, const Node& node, const std::vector<ValueId>& inputs,
+                                            std::int64_t ranks) {
+  const ops::RankNodes b(graph, node);
+  const std::int64_t size = node.attributes.integer("size") / ranks, skipped = node.attributes.integer("skipped");
+  const auto [own, mine] = b.index_on_rank(
+      inputs[1], size, ranks, skipped < 0 ? std::nullopt : std::optional<std::int64_t>(skipped));
+  const Shape x = b.shape(inputs[0]);
+  Shape column{x[0]};
+  while (column.rank() < x.rank()) column.push_back(1);
+  const ValueId is_mine = b.add(kReshape, {mine}, {{"shape", column}}, "mine");
+  const ValueId rows = b.add(kWhere, {is_mine, inputs[0], b.scalar(0, b.dtype(inputs[0]))}, {}, "own_rows");
+  return {b.add(kIndexAdd, {rows, own}, {{"dim", std::int64_t{0}}, {"size", size}}, "own")};
+}
+
+/// By the dimensions beside dim; by what is added, in terms; and by the rows of the result.
+static void layouts_of_index_add(RankRules& rules) {
+  const Attributes& a = rules.node().attributes();
+  const std::int64_t dim = a.integer("dim");
+  for (std::size_t d = 0; d < rules.input(0).rank(); ++d)
+    if (static_cast<std::int64_t>(d) != dim)
+      ops::split_alike(rules, static_cast<std::int64_t>(d), {0, 2}, {0});
+  if (rules.has_input(2) || !is_floating(rules.node().input(0).dtype)) return;
+  rules.each_split(rules.input(0), dim, [&](const RankLayout& layout) {
+    RankLayouts way = rules.way();
+    way.inputs[0] = layout;
+    way.inputs[1] = RankLayout::split(0, layout.blocks);
+    way.outputs[0] = RankLayout::partial_sum();
+    rules.add(std::move(way));
+  });
+  if (dim != 0) return;
+  RankLayouts way = rules.way();
+  way.outputs[0] = RankLayout::split(0);
+  way.nodes = add_to_own_rows;
+  rules.add(std::move(way));
+}
+
 const OpDef kIndexAdd{
     .name = "index_add",
     .doc =
@@ -54,6 +92,7 @@ const OpDef kIndexAdd{
                     "an index whose slices are not added; negative: none"}},
     .infer = infer_index_add,
     .gradient = gradient_index_add,
+    .rank_layouts = layouts_of_index_add,
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .remark = ops::dim_remark,

@@ -1,4 +1,5 @@
 #include "ir/ops/norm_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -32,6 +33,9 @@ const OpDef kLayerNorm{
     .outputs = {"y", "mean", "rstd"},
     .infer = infer_layer_norm,
     .gradient = gradient_layer_norm,
+    .rank_layouts = [](RankRules& rules) {
+          ops::row_layouts(rules, rules.node().attributes().integer("dims"), {0}, {0, 1, 2}, {});
+        },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 7 * static_cast<double>(node.output().shape.numel().maximum())};

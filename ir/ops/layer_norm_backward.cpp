@@ -1,4 +1,5 @@
 #include "ir/ops/norm_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -24,6 +25,9 @@ const OpDef kLayerNormBackward{
     .attributes = ops::layer_norm_attributes(),
     .outputs = {"dx", "dweight", "dbias"},
     .infer = infer_layer_norm_backward,
+    .rank_layouts = [](RankRules& rules) {
+          ops::row_layouts(rules, rules.node().attributes().integer("dims"), {0, 1, 3, 4}, {0}, {1, 2});
+        },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 12 * static_cast<double>(node.output().shape.numel().maximum())};

@@ -1,4 +1,5 @@
 #include "ir/ops/linear_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -53,12 +54,36 @@ static std::vector<TestCase> cases_linear() {
   return cases;
 }
 
+/// By rows; by columns, each rank some features of the result; by terms of the sum over the features of x, of which the
+/// bias is one.
+static void layouts_of_linear(RankRules& rules) {
+  const std::int64_t last = static_cast<std::int64_t>(rules.input(0).rank()) - 1;
+  const bool bias = rules.has_input(2);
+  for (std::int64_t d = 0; d < last; ++d) ops::split_alike(rules, d, {0}, {0});
+  rules.each_split(rules.output(), last, [&](const RankLayout& layout) {
+    RankLayouts way = rules.way();
+    way.inputs[1] = RankLayout::split(0, layout.blocks);
+    if (bias) way.inputs[2] = RankLayout::split(0, layout.blocks);
+    way.outputs[0] = layout;
+    rules.add(std::move(way));
+  });
+  rules.each_split(rules.input(0), last, [&](const RankLayout& layout) {
+    RankLayouts way = rules.way();
+    way.inputs[0] = layout;
+    way.inputs[1] = RankLayout::split(1, layout.blocks);
+    if (bias) way.inputs[2] = RankLayout::partial_sum();
+    way.outputs[0] = RankLayout::partial_sum();
+    rules.add(std::move(way));
+  });
+}
+
 const OpDef kLinear{
     .name = "linear",
     .doc = "y[..., n] = x[..., k] w[n, k]^T + bias[n]: PyTorch's linear. Leading dimensions of x are rows.",
     .inputs = {{"x"}, {"weight", InputRole::weight}, ops::kOptionalBias},
     .infer = infer_linear,
     .gradient = gradient_linear,
+    .rank_layouts = layouts_of_linear,
     .cost = cost_linear,
     .amp = AmpClass::white,
     .forms = {{},

@@ -1,4 +1,5 @@
 #include "ir/ops/linear_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -18,11 +19,30 @@ static Cost cost_linear_backward_input(const NodeView& node) {
                    static_cast<double>(node.input(0).shape.back().maximum())};
 }
 
+static void layouts_of_linear_backward_input(RankRules& rules) {
+  const std::int64_t last = static_cast<std::int64_t>(rules.input(0).rank()) - 1;
+  for (std::int64_t d = 0; d < last; ++d) ops::split_alike(rules, d, {0}, {0});
+  rules.each_split(rules.input(0), last, [&](const RankLayout& layout) {
+    RankLayouts way = rules.way();
+    way.inputs[0] = layout;
+    way.inputs[1] = RankLayout::split(0, layout.blocks);
+    way.outputs[0] = RankLayout::partial_sum();
+    rules.add(std::move(way));
+  });
+  rules.each_split(rules.output(), last, [&](const RankLayout& layout) {
+    RankLayouts way = rules.way();
+    way.inputs[1] = RankLayout::split(1, layout.blocks);
+    way.outputs[0] = layout;
+    rules.add(std::move(way));
+  });
+}
+
 const OpDef kLinearBackwardInput{
     .name = "linear_backward_input",
     .doc = "dx[..., k] = dy[..., n] w[n, k]: the gradient of linear with respect to x.",
     .inputs = {{"dy"}, {"weight", InputRole::weight}},
     .infer = infer_linear_backward_input,
+    .rank_layouts = layouts_of_linear_backward_input,
     .cost = cost_linear_backward_input,
     .amp = AmpClass::white,
     .forms = {{},

@@ -1,4 +1,5 @@
 #include "ir/ops/linear_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -17,6 +18,31 @@ static Cost cost_linear_backward_weight(const NodeView& node) {
                    static_cast<double>(node.input(1).shape.back().maximum())};
 }
 
+static void layouts_of_linear_backward_weight(RankRules& rules) {
+  const std::int64_t last = static_cast<std::int64_t>(rules.input(0).rank()) - 1;
+  if (rules.input(0).rank() == rules.input(1).rank())
+    for (std::int64_t d = 0; d < last; ++d)
+      rules.each_split(rules.input(0), d, [&](const RankLayout& layout) {
+        RankLayouts way = rules.way();
+        way.inputs = {layout, layout};
+        way.outputs.assign(way.outputs.size(), RankLayout::partial_sum());
+        rules.add(std::move(way));
+      });
+  rules.each_split(rules.input(0), last, [&](const RankLayout& layout) {
+    RankLayouts way = rules.way();
+    way.inputs[0] = layout;
+    way.outputs.assign(way.outputs.size(), RankLayout::split(0, layout.blocks));
+    rules.add(std::move(way));
+  });
+  const std::int64_t features = static_cast<std::int64_t>(rules.input(1).rank()) - 1;
+  rules.each_split(rules.input(1), features, [&](const RankLayout& layout) {
+    RankLayouts way = rules.way();
+    way.inputs[1] = layout;
+    way.outputs[0] = RankLayout::split(1, layout.blocks);
+    rules.add(std::move(way));
+  });
+}
+
 const OpDef kLinearBackwardWeight{
     .name = "linear_backward_weight",
     .doc =
@@ -26,6 +52,7 @@ const OpDef kLinearBackwardWeight{
     .inputs = {{"dy"}, {"x"}},
     .outputs = {"dw", "db"},
     .infer = infer_linear_backward_weight,
+    .rank_layouts = layouts_of_linear_backward_weight,
     .cost = cost_linear_backward_weight,
     .amp = AmpClass::white,
     .cases =

@@ -1,3 +1,4 @@
+#include "ir/ops/rank_shared.h"
 #include "ir/ops/shared.h"
 
 namespace graven::ir {
@@ -13,6 +14,7 @@ const OpDef kLogSoftmax{
     .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"}},
     .infer = ops::infer_softmax,
     .gradient = gradient_log_softmax,
+    .rank_layouts = ops::softmax_layouts,
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())};

@@ -1,3 +1,4 @@
+#include "ir/ops/rank_shared.h"
 #include "ir/ops/shared.h"
 
 namespace graven::ir {
@@ -8,6 +9,7 @@ const OpDef kLogSoftmaxBackward{
     .inputs = {{"dy"}, {"y"}},
     .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"}},
     .infer = ops::infer_softmax,
+    .rank_layouts = ops::softmax_layouts,
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())};

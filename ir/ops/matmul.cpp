@@ -1,4 +1,5 @@
 #include "ir/ops/matmul_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -118,6 +119,47 @@ static std::vector<TestCase> cases_matmul() {
   return cases;
 }
 
+/// By batches, rows and columns; and by terms of the sum.
+static void layouts_of_matmul(RankRules& rules) {
+  const Shape &a = rules.input(0), &b = rules.input(1), &c = rules.output();
+  if (a.rank() < 2 || b.rank() < 2) return;
+  const Attributes& attributes = rules.node().attributes();
+  const auto end = [](const Shape& shape, std::int64_t back) { return static_cast<std::int64_t>(shape.rank()) - back; };
+  const bool at = attributes.flag("transpose_a"), bt = attributes.flag("transpose_b"), bias = rules.has_input(2);
+  for (std::int64_t d = 0; d < end(c, 2); ++d)
+    rules.each_split(c, d, [&](const RankLayout& layout) {
+      RankLayouts way = rules.way();
+      way.outputs[0] = layout;
+      for (const std::size_t i : {0, 1}) {
+        const std::int64_t own = d - (end(c, 0) - end(rules.input(i), 0));
+        if (own >= 0 && rules.input(i)[static_cast<std::size_t>(own)] != Dim(1))
+          way.inputs[i] = RankLayout::split(own, layout.blocks);
+      }
+      rules.add(std::move(way));
+    });
+  rules.each_split(c, end(c, 2), [&](const RankLayout& layout) {
+    RankLayouts way = rules.way();
+    way.inputs[0] = RankLayout::split(end(a, at ? 1 : 2), layout.blocks);
+    way.outputs[0] = layout;
+    rules.add(std::move(way));
+  });
+  rules.each_split(c, end(c, 1), [&](const RankLayout& layout) {
+    RankLayouts way = rules.way();
+    way.inputs[1] = RankLayout::split(end(b, bt ? 2 : 1), layout.blocks);
+    if (bias) way.inputs[2] = RankLayout::split(0, layout.blocks);
+    way.outputs[0] = layout;
+    rules.add(std::move(way));
+  });
+  rules.each_split(a, end(a, at ? 2 : 1), [&](const RankLayout& layout) {
+    RankLayouts way = rules.way();
+    way.inputs[0] = layout;
+    way.inputs[1] = RankLayout::split(end(b, bt ? 1 : 2), layout.blocks);
+    if (bias) way.inputs[2] = RankLayout::partial_sum();
+    way.outputs[0] = RankLayout::partial_sum();
+    rules.add(std::move(way));
+  });
+}
+
 const OpDef kMatmul{
     .name = "matmul",
     .doc =
@@ -127,6 +169,7 @@ const OpDef kMatmul{
     .attributes = ops::matmul_attributes(),
     .infer = infer_matmul,
     .gradient = gradient_matmul,
+    .rank_layouts = layouts_of_matmul,
     .cost = cost_matmul,
     .amp = AmpClass::white,
     .cases = cases_matmul,

@@ -1,3 +1,4 @@
+#include "ir/ops/rank_shared.h"
 #include "ir/ops/shared.h"
 
 namespace graven::ir {
@@ -18,6 +19,7 @@ const OpDef kMean{
     .infer = [](InferContext& c) { ops::infer_reduction(c, false); },
     .gradient = gradient_mean,
     .layout = {ImageLayout::Rule::reduces},
+    .rank_layouts = [](RankRules& rules) { ops::reduction_layouts(rules, false); },
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .remark = ops::reduction_remark,

@@ -1,3 +1,4 @@
+#include "ir/ops/rank_shared.h"
 #include "ir/ops/shared.h"
 
 namespace graven::ir {
@@ -30,6 +31,25 @@ static void gradient_pad(GradientBuilder& g) {
   g.set(0, g.call("pad", {g.output_gradient()}, {{"pads", back}}));
 }
 
+/// Along a dimension that grows by whole blocks, too.
+static void layouts_of_pad(RankRules& rules) {
+  const Ints& pads = rules.node().attributes().integers("pads");
+  for (std::size_t d = 0; d < rules.input(0).rank(); ++d)
+    rules.each_split(rules.input(0), static_cast<std::int64_t>(d), [&](const RankLayout& layout) {
+      const std::int64_t before = pads[2 * d], behind = pads[2 * d + 1],
+                         block = rules.input(0)[d].value() / layout.blocks;
+      if (before % block != 0 || behind % block != 0 || !rules.output()[d].is_static()) return;
+      RankLayouts way = rules.way();
+      way.inputs[0] = layout;
+      way.outputs[0] = RankLayout::split(static_cast<std::int64_t>(d), rules.output()[d].value() / block);
+      Ints own = pads;
+      own[2 * d] /= rules.ranks();
+      own[2 * d + 1] /= rules.ranks();
+      if (own != pads) way.attributes.emplace_back("pads", own);
+      rules.add(std::move(way));
+    });
+}
+
 const OpDef kPad{
     .name = "pad",
     .doc = "y is x with value around it: PyTorch's constant padding. A negative pad cuts off.",
@@ -40,6 +60,7 @@ const OpDef kPad{
     .infer = infer_pad,
     .gradient = gradient_pad,
     .layout = {ImageLayout::Rule::moves},
+    .rank_layouts = layouts_of_pad,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
     .forms = {{.attributes = {{"pads", Ints{1, 0, 0, 1}}}}},

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ir/ops/rank_shared.h"
 #include "ir/ops/shared.h"
 
 namespace graven::ir {
@@ -34,6 +35,20 @@ static void gradient_permute(GradientBuilder& g) {
   g.set(0, g.call("permute", {g.output_gradient()}, {{"dims", inverse}}));
 }
 
+static void layouts_of_permute(RankRules& rules) {
+  const Ints& dims = rules.node().attributes().integers("dims");
+  for (std::size_t d = 0; d < dims.size(); ++d)
+    rules.each_split(rules.output(), static_cast<std::int64_t>(d), [&](const RankLayout& layout) {
+      RankLayouts way = rules.way();
+      way.inputs[0] = RankLayout::split(dims[d], layout.blocks);
+      way.outputs[0] = layout;
+      rules.add(std::move(way));
+    });
+  RankLayouts way = rules.way();
+  way.inputs[0] = way.outputs[0] = RankLayout::partial_sum();
+  if (is_floating(rules.node().input(0).dtype)) rules.add(std::move(way));
+}
+
 const OpDef kPermute{
     .name = "permute",
     .doc = "Dimension d of y is dimension dims[d] of x.",
@@ -43,6 +58,7 @@ const OpDef kPermute{
         {{"dims", AttributeType::integers, {}, "every dimension of x once, negative ones counted from the end"}},
     .infer = infer_permute,
     .gradient = gradient_permute,
+    .rank_layouts = layouts_of_permute,
     .cost = [](const NodeView&) { return Cost{}; },
     .remark =
         [](const NodeView& node) { return fmt::format("{}", fmt::join(node.attributes().integers("dims"), ",")); },

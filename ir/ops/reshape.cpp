@@ -1,3 +1,4 @@
+#include "ir/ops/rank_shared.h"
 #include "ir/ops/shared.h"
 
 namespace graven::ir {
@@ -33,6 +34,34 @@ static void gradient_reshape(GradientBuilder& g) {
   g.set(0, g.call("reshape", {g.output_gradient()}, {{"shape", g.type(g.input(0)).shape}}));
 }
 
+/// Elements that lie behind one another on a rank do so in the result: a split of the one is a split of the other where
+/// they make up whole entries of one of its dimensions.
+static void layouts_of_reshape(RankRules& rules) {
+  const Shape &x = rules.input(0), &y = rules.output();
+  const auto behind = [](const Shape& shape, std::size_t d) { return ops::product(shape, d + 1, shape.rank()); };
+  for (std::size_t d = 0; d < x.rank(); ++d)
+    rules.each_split(x, static_cast<std::int64_t>(d), [&](const RankLayout& layout) {
+      const Dim inner = behind(x, d);
+      if (!inner.is_static()) return;
+      const std::int64_t run = x[d].value() / (layout.blocks * rules.ranks()) * inner.value();
+      for (std::size_t e = 0; e < y.rank(); ++e) {
+        const Dim each = behind(y, e);
+        if (!each.is_static() || !y[e].is_static() || each.value() == 0 || run % each.value() != 0) continue;
+        const std::int64_t entries = run / each.value() * rules.ranks();
+        if (entries == 0 || y[e].value() % entries != 0) continue;
+        RankLayouts way = rules.way();
+        way.inputs[0] = layout;
+        way.outputs[0] = RankLayout::split(static_cast<std::int64_t>(e), y[e].value() / entries);
+        way.attributes.emplace_back("shape", shape_on_rank(y, way.outputs[0], rules.ranks()));
+        rules.add(std::move(way));
+        return;
+      }
+    });
+  RankLayouts way = rules.way();
+  way.inputs[0] = way.outputs[0] = RankLayout::partial_sum();
+  if (is_floating(rules.node().input(0).dtype)) rules.add(std::move(way));
+}
+
 const OpDef kReshape{
     .name = "reshape",
     .doc = "y is x's elements, in row-major order, under another shape. One dimension may be -1: it is inferred.",
@@ -41,6 +70,7 @@ const OpDef kReshape{
     .attributes = {{"shape", AttributeType::shape, {}, "as many elements as x"}},
     .infer = infer_reshape,
     .gradient = gradient_reshape,
+    .rank_layouts = layouts_of_reshape,
     .alias = true,
     .amp = AmpClass::clear,
     .forms = {{.attributes = {{"shape", Shape{16}}}}},

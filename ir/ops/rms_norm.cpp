@@ -1,4 +1,5 @@
 #include "ir/ops/norm_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -31,6 +32,9 @@ const OpDef kRmsNorm{
     .outputs = {"y", "rstd"},
     .infer = infer_rms_norm,
     .gradient = gradient_rms_norm,
+    .rank_layouts = [](RankRules& rules) {
+          ops::row_layouts(rules, rules.node().attributes().integer("dims"), {0}, {0, 1}, {});
+        },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 4 * static_cast<double>(node.output().shape.numel().maximum())};

@@ -1,4 +1,5 @@
 #include "ir/ops/norm_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -21,6 +22,9 @@ const OpDef kRmsNormBackward{
     .attributes = ops::layer_norm_attributes(),
     .outputs = {"dx", "dweight"},
     .infer = infer_rms_norm_backward,
+    .rank_layouts = [](RankRules& rules) {
+          ops::row_layouts(rules, rules.node().attributes().integer("dims"), {0, 1, 3}, {0}, {1});
+        },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 9 * static_cast<double>(node.output().shape.numel().maximum())};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ir/ops/rank_shared.h"
 #include "ir/ops/shared.h"
 
 namespace graven::ir {
@@ -99,6 +100,27 @@ static std::string remark_slice(const NodeView& node) {
                      step == 1 ? "" : fmt::format(":{}", step));
 }
 
+/// Along the dimension that is cut, too, where whole blocks are cut out: q, k and v side by side.
+static void layouts_of_slice(RankRules& rules) {
+  const Attributes& a = rules.node().attributes();
+  const std::int64_t dim = a.integer("dim");
+  for (std::size_t d = 0; d < rules.input(0).rank(); ++d)
+    if (static_cast<std::int64_t>(d) != dim) ops::split_alike(rules, static_cast<std::int64_t>(d), {0}, {0});
+  const Dim& result = rules.output()[static_cast<std::size_t>(dim)];
+  if (!result.is_static() || a.integer("step") != 1 || !a.shape("bounds").empty()) return;
+  rules.each_split(rules.input(0), dim, [&](const RankLayout& layout) {
+    const std::int64_t block = rules.input(0)[static_cast<std::size_t>(dim)].value() / layout.blocks,
+                       start = a.integer("start"), size = result.value();
+    if (start < 0 || start % block != 0 || size % block != 0 || size == 0) return;
+    RankLayouts way = rules.way();
+    way.inputs[0] = layout;
+    way.outputs[0] = RankLayout::split(dim, size / block);
+    way.attributes.emplace_back("start", start / rules.ranks());
+    way.attributes.emplace_back("end", (start + size) / rules.ranks());
+    rules.add(std::move(way));
+  });
+}
+
 const OpDef kSlice{
     .name = "slice",
     .doc =
@@ -116,6 +138,7 @@ const OpDef kSlice{
     .infer = infer_slice,
     .gradient = gradient_slice,
     .layout = {ImageLayout::Rule::moves},
+    .rank_layouts = layouts_of_slice,
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 0,

@@ -1,3 +1,4 @@
+#include "ir/ops/rank_shared.h"
 #include "ir/ops/shared.h"
 
 namespace graven::ir {
@@ -24,6 +25,7 @@ const OpDef kSoftmax{
         }(),
     .infer = ops::infer_softmax,
     .gradient = gradient_softmax,
+    .rank_layouts = ops::softmax_layouts,
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())};

@@ -1,3 +1,4 @@
+#include "ir/ops/rank_shared.h"
 #include "ir/ops/shared.h"
 
 namespace graven::ir {
@@ -10,6 +11,7 @@ const OpDef kSoftmaxBackward{
     .inputs = {{"dy"}, {"y"}},
     .attributes = ops::softmax_attributes(),
     .infer = ops::infer_softmax,
+    .rank_layouts = ops::softmax_layouts,
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())};

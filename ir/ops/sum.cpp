@@ -1,3 +1,4 @@
+#include "ir/ops/rank_shared.h"
 #include "ir/ops/shared.h"
 
 namespace graven::ir {
@@ -15,6 +16,7 @@ const OpDef kSum{
     .infer = [](InferContext& c) { ops::infer_reduction(c, false); },
     .gradient = gradient_sum,
     .layout = {ImageLayout::Rule::reduces},
+    .rank_layouts = [](RankRules& rules) { ops::reduction_layouts(rules, true); },
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .remark = ops::reduction_remark,

@@ -8,6 +8,7 @@
 #include "ir/passes/pass.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
+#include "ir/rank_layout.h"
 #include "ir/stages.h"
 #include "ir/verify.h"
 
@@ -41,6 +42,7 @@ bool shares_parameters(const Graph& graph, const PassOptions& options) {
   return has_update(graph, options) && graph.number(kZeroStage).value_or(0) > 2 &&
          std::none_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return n.is(kGatherShards); });
 }
+bool has_tensor_ranks(const Graph& graph, const PassOptions&) { return tensor_ranks(graph) > 1; }
 bool is_pipeline(const Graph& graph, const PassOptions&) { return has_stages(graph); }
 bool has_to_unscale(const Graph& graph, const PassOptions& options) {
   return has_no_update(graph, options) && scales_losses(graph);

@@ -22,6 +22,9 @@ struct dropout_config {
   std::int64_t n;
   double p;  ///< the probability of 0
   std::int64_t stream;
+  /// Of several ranks that have parts of a tensor, n elements each: of its elements in a row the first one has `run`,
+  /// then the second one, and so on, again and again. An element's number is that of its place in the whole tensor.
+  std::int64_t ranks = 1, run = 0;
 };
 
 /// Words below this are dropped: p 2^32, rounded.

@@ -14,6 +14,7 @@
 #include "dtype.h"
 #include "functor.h"
 #include "level.h"
+#include "team.h"
 #include "threads.h"
 
 namespace graven::kernels {
@@ -68,24 +69,36 @@ inline void dropout(Threads& threads, const dropout_config& c, T* y, const plain
   const std::uint32_t threshold = dropout_threshold(c.p);
   const C scale = c.p < 1 ? static_cast<C>(1 / (1 - c.p)) : C(0);
   const bool any = c.p < 1;
-  threads.run((c.n + kPiece - 1) / kPiece, [&](std::int64_t piece) {
-    const std::int64_t last = (piece + 1) * kPiece < c.n ? (piece + 1) * kPiece : c.n;
-    for (std::int64_t i = piece * kPiece; i < last; i += detail::kPhiloxWords) {
-      std::uint32_t words[detail::kPhiloxWords];
-      detail::philox_words(key, static_cast<std::uint64_t>(i / 4), at, words);
-      const std::int64_t count = last - i < detail::kPhiloxWords ? last - i : detail::kPhiloxWords;
-      if (count == detail::kPhiloxWords && any) {
+  // Elements `first` to `last` of the whole tensor, which lie from y + first on, less `offset`.
+  const auto drop = [&](std::int64_t first, std::int64_t last, std::int64_t offset) {
+    std::uint32_t words[detail::kPhiloxWords];
+    for (std::int64_t begin = first / 4 * 4; begin < last; begin += detail::kPhiloxWords) {
+      detail::philox_words(key, static_cast<std::uint64_t>(begin / 4), at, words);
+      if (begin >= first && last - begin >= detail::kPhiloxWords && any) {
+        const plain_t<T>* const from = x + (begin - offset);
+        T* const to = y + (begin - offset);
         for (int l = 0; l < detail::kPhiloxWords; ++l) {
-          const C scaled = static_cast<C>(x[i + l]) * scale;
-          y[i + l] = static_cast<T>(words[l] >= threshold ? scaled : C(0));
+          const C scaled = static_cast<C>(from[l]) * scale;
+          to[l] = static_cast<T>(words[l] >= threshold ? scaled : C(0));
         }
       } else {
-        for (std::int64_t l = 0; l < count; ++l) {
-          const C scaled = static_cast<C>(x[i + l]) * scale;
-          y[i + l] = static_cast<T>(any && words[l] >= threshold ? scaled : C(0));
+        const std::int64_t end = begin + detail::kPhiloxWords < last ? begin + detail::kPhiloxWords : last;
+        for (std::int64_t i = begin < first ? first : begin; i < end; ++i) {
+          const C scaled = static_cast<C>(x[i - offset]) * scale;
+          y[i - offset] = static_cast<T>(any && words[i - begin] >= threshold ? scaled : C(0));
         }
       }
     }
+  };
+  // Without ranks the tensor is one run.
+  const std::int64_t run = c.ranks > 1 ? c.run : c.n, rank = threads.team() != nullptr ? threads.team()->rank() : 0;
+  if (run == 0) return;
+  const std::int64_t in_run = (run + kPiece - 1) / kPiece;
+  threads.run(c.n / run * in_run, [&](std::int64_t piece) {
+    const std::int64_t r = piece / in_run, begin = piece % in_run * kPiece,
+                       end = begin + kPiece < run ? begin + kPiece : run;
+    const std::int64_t whole = c.ranks > 1 ? (r * c.ranks + rank) * run : 0;
+    drop(whole + begin, whole + end, whole - r * run);
   });
 }
 

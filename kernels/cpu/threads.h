@@ -32,6 +32,7 @@
 namespace graven::kernels {
 
 struct Collectives;  // collectives.h
+struct Team;         // team.h
 
 class Threads {
  public:
@@ -69,6 +70,9 @@ class Threads {
   /// The other ranks, for kernels that ask for them; nullptr: there is one rank.
   Collectives* collectives() const { return collectives_; }
   void set_collectives(Collectives* collectives) { collectives_ = collectives; }
+  /// The ranks that have tensors in parts; nullptr: this is the only one.
+  Team* team() const { return team_; }
+  void set_team(Team* team) { team_ = team; }
 
   /// Calls body(piece) for every piece in [0, pieces) and returns when all have returned.
   template <class Body>
@@ -209,6 +213,7 @@ class Threads {
   int started_ = 0;
   int count_ = 1;
   Collectives* collectives_ = nullptr;
+  Team* team_ = nullptr;
   std::int64_t spin_nanoseconds_;
   void (*region_)(Threads&, Call, const void*, std::int64_t);
   pthread_mutex_t mutex_;

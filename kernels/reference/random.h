@@ -58,7 +58,8 @@ void dropout(const dropout_config& c, T* y, const plain_t<T>* x, const std::int6
   using C = compute_t<T>;
   const std::uint32_t threshold = dropout_threshold(c.p);
   for (std::int64_t i = 0; i < c.n; ++i) {
-    const bool kept = c.p < 1 && random_word(*seed, c.stream, *step, i) >= threshold;
+    const std::int64_t place = c.ranks > 1 ? i / c.run * c.ranks * c.run + i % c.run : i;  // of the first rank
+    const bool kept = c.p < 1 && random_word(*seed, c.stream, *step, place) >= threshold;
     y[i] = static_cast<T>(kept ? C(x[i]) * static_cast<C>(1 / (1 - c.p)) : C(0));
   }
 }

@@ -80,6 +80,13 @@ std::int64_t batch_norm_backward(const Lowered& c) {
       {.outer = c["outer"], .channels = c["channels"], .inner = c["inner"]});
 }
 
+/// A row for each rank that goes there, and one that comes from there.
+std::int64_t convert_layout(const Lowered& c) {
+  if (c["from"] == 0) return 0;
+  const std::int64_t bytes = static_cast<std::int64_t>(ir::size_of(c.node.input(0).dtype));
+  return 2 * (c["n"] + c["ranks"]) * bytes;
+}
+
 std::int64_t clip_factor(const Lowered& c) {
   return kernels::clip_factor_workspace_bytes(norm_pieces(c.node, c.node.input_count()));
 }
@@ -220,6 +227,7 @@ constexpr CpuKernel kCpuKernels[] = {
     {"conv2d_backward_input", Covers::packed},
     {"conv2d_backward_weight", Covers::images, scratch::conv2d<kernels::conv2d_backward_weight_workspace_bytes>},
     {"conv2d_winograd", Covers::packed, scratch::conv2d_winograd},
+    {"convert_layout", Covers::all, scratch::convert_layout},
     {"cross_entropy", Covers::f32},
     {"cross_entropy_backward", Covers::f32},
     {"fold_batch_norm", Covers::f32},
