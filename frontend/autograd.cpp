@@ -8,6 +8,7 @@
 #include "frontend/dispatch.h"
 #include "frontend/trace.h"
 #include "ir/ops.h"
+#include "ir/rank_layout.h"
 
 namespace graven {
 
@@ -223,6 +224,44 @@ Tensor& Tensor::requires_grad_(bool value, Location where) {
   if (value && !impl.requires_grad) impl.leaf_since = detail::next_moment();
   impl.requires_grad = value;
   return *this;
+}
+std::string Layout::to_string() const {
+  switch (kind_) {
+    case Kind::broadcast:
+      return "broadcast";
+    case Kind::split:
+      return "split(" + std::to_string(dim_) + ")";
+    case Kind::partial_sum:
+      return "partial_sum";
+  }
+  return {};
+}
+Tensor& Tensor::set_layout(const Layout& layout, Location where) {
+  detail::TensorImpl& impl = detail::get_mutable(*this, "set_layout", where);
+  const auto rank = static_cast<std::int64_t>(impl.shape.rank());
+  if (layout.kind() == Layout::Kind::split && (layout.dim() < -rank || layout.dim() >= rank))
+    detail::fail("set_layout", layout.to_string() + ": expected a dimension of " + describe(), where);
+  const bool is_recorded = impl.trace_id != 0;
+  if (!is_recorded && impl.owner.empty())
+    detail::fail("set_layout", "expected a parameter or buffer of a module, or a tensor within build(), found " +
+                                   describe(), where);
+  if (!is_recorded && layout.kind() == Layout::Kind::partial_sum)
+    detail::fail("set_layout", "expected split(dimension) or broadcast of a parameter, found partial_sum", where);
+  if (layout.kind() == Layout::Kind::partial_sum && !ir::is_floating(impl.dtype))
+    detail::fail("set_layout", "expected floating-point numbers, of which there are terms, found " + describe(), where);
+  const bool is_split = layout.kind() == Layout::Kind::split;
+  impl.layout = is_split ? layout::split(layout.dim() < 0 ? layout.dim() + rank : layout.dim()) : layout;
+  if (is_recorded) {
+    detail::Trace* const trace = detail::active_trace();
+    if (trace == nullptr || !trace->owns(*this))
+      detail::fail("set_layout", "expected a tensor of the build() that runs, found " + describe(), where);
+    trace->graph.config[std::string(ir::kLayoutOf) + trace->graph.value(impl.value).name] = impl.layout->to_string();
+  }
+  return *this;
+}
+std::optional<Layout> Tensor::layout(Location where) const {
+  detail::require_defined(*this, "layout", where);
+  return impl_->layout;
 }
 bool Tensor::is_leaf(Location where) const {
   detail::require_defined(*this, "is_leaf", where);

@@ -28,6 +28,7 @@
 #include "ir/optimizer_kind.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
+#include "ir/rank_layout.h"
 #include "ir/schedule.h"
 #include "ir/stages.h"
 #include "ir/verify.h"
@@ -175,6 +176,7 @@ struct GraphState {
   std::int64_t parts = 1;      ///< of a step's batch
   bool data_parallel = false;  ///< ranks share a step
   int zero_stage = 0;          ///< and more; 0: nothing more
+  std::int64_t tensor_ranks = 1;
   std::int64_t shard_min_size = 0;
   std::shared_ptr<amp::GradScaler::State> scaler;  ///< none: losses are not scaled
   std::optional<DType> amp;
@@ -544,6 +546,13 @@ void GraphBase::enable_zero(int stage, std::int64_t shard_min_size, Location whe
   state_->shard_min_size = shard_min_size;
 }
 
+void GraphBase::enable_tensor_parallel(std::int64_t ranks, Location where) {
+  state_->require_not_recorded("enable_tensor_parallel", where);
+  if (ranks < 1 || ranks > 65536)
+    fail_at("enable_tensor_parallel: expected a number of ranks from 1 to 65536, got " + std::to_string(ranks), where);
+  state_->tensor_ranks = ranks;
+}
+
 void GraphBase::set_grad_scaler(const amp::GradScaler& scaler, Location where) {
   state_->require_not_recorded("set_grad_scaler", where);
   state_->scaler = scaler.is_enabled() ? scaler.state() : nullptr;
@@ -900,6 +909,10 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
     graph.config[std::string(ir::kZeroStage)] = std::int64_t{state_->zero_stage};
     graph.config[std::string(ir::kShardMinSize)] = state_->shard_min_size;
   }
+  if (state_->tensor_ranks > 1) graph.config[std::string(ir::kTensorParallel)] = state_->tensor_ranks;
+  for (const auto& [impl, variable] : trace.variables)
+    if (impl->layout)
+      graph.config[std::string(ir::kLayoutOf) + graph.value(variable.value).name] = impl->layout->to_string();
   walk_modules(state_->root, {}, [&](const std::string& path, const std::shared_ptr<ModuleState>& module) {
     if (module->stage >= 0) graph.config[std::string(ir::kStageOf) + path] = std::int64_t{module->stage};
   });
@@ -956,6 +969,13 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
           fmt::format("{} in no optimizer, though a loss depends on them: {}.\n", state_->log_name(), names).c_str(),
           stderr);
   }
+  if (level >= 2 && state_->tensor_ranks > 1) {
+    ir::Graph split = graph;
+    ir::PassOptions passes;
+    passes.to = "split_tensors";
+    ir::finish_passes(split, passes);
+    std::fputs(ir::describe_layouts(split).c_str(), stderr);
+  }
   if (level >= 0)
     std::fputs(fmt::format("{} end building graph: {} operators, {:.1f} ms.\n", state_->log_name(), graph.nodes.size(),
                            milliseconds)
@@ -988,10 +1008,13 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
   if (training_graph) s.require_learned_as_recorded(where);
   if (!s.now.program) {
     const bool staged = ir::has_stages(graph);
-    if (const int processes = runtime::launched_processes(); (s.data_parallel || staged) && processes > 1)
+    if (const int processes = runtime::launched_processes(); (s.data_parallel || staged || s.tensor_ranks > 1) && processes > 1)
       fail_at(fmt::format("{} {}, and is called in one of {} processes: in the host's process a graph is "
                           "one rank, and each would train for itself; emit its project, and start that",
-                          s.name, staged ? "has stages" : "is data parallel", processes),
+                          s.name, staged               ? "has stages"
+                          : s.tensor_ranks > 1 ? "has tensors in parts"
+                                               : "is data parallel",
+                          processes),
               where);
     const Stopwatch stopwatch;
     if (s.debug_level >= 0) std::fputs(fmt::format("{} start compiling.\n", s.log_name()).c_str(), stderr);
@@ -1181,7 +1204,8 @@ std::string GraphState::text(int with_operators) const {
           (s.parts > 1 ? fmt::format(", gradient_accumulation_steps={}", s.parts) : "") +
           (s.data_parallel ? ", data_parallel=True" : "") +
           (s.zero_stage > 0 ? fmt::format(", zero_stage={}, shard_min_size={}", s.zero_stage, s.shard_min_size) : "") +
-          scaler_text() + s.configuration() + ", ))\n";
+          (s.tensor_ranks > 1 ? fmt::format(", tensor_parallel={}", s.tensor_ranks) : "") + scaler_text() +
+          s.configuration() + ", ))\n";
   const auto line = [&](const char* kind, const char* suffix, std::size_t i, ir::ValueId v) {
     text += "  (" + std::string(kind) + ":_" + s.name + "-" + suffix + "_" + std::to_string(i) + ":" +
             describe_tensor(s.now.trace->graph.type(v), false, false) + ")\n";

@@ -84,6 +84,7 @@ struct TensorImpl {
   std::atomic<bool> was_let_go = false;  ///< a handle was given another tensor within a build()
   std::string owner;  ///< class of the module that registered it, as a parameter or a buffer, and its name there;
                       ///< of a recorded tensor the name of its value
+  std::optional<Layout> layout;  ///< over ranks; none was set
   // ---- tracing ----
   std::uint64_t trace_id = 0;  ///< 0: not recorded
   ir::ValueId value = ir::kNone;

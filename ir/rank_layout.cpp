@@ -60,6 +60,22 @@ double bytes_sent(const RankLayout& from, const RankLayout& to, double whole_byt
   return 0;  // a rank keeps a part of what it has, or the first one is the one that has it
 }
 
+double bytes_sent(const Graph& graph) {
+  double sum = 0;
+  for (const Node& node : graph.nodes) {
+    if (!node.is(kConvertLayout)) continue;
+    const RankLayout from = RankLayout::parse(node.attributes.text("from")).value(),
+                     to = RankLayout::parse(node.attributes.text("to")).value();
+    const std::int64_t ranks = node.attributes.integer("ranks");
+    const TensorType& x = graph.type(node.inputs[0]);
+    sum += bytes_sent(from, to,
+                      static_cast<double>(whole_shape(x.shape, from, ranks).numel().maximum()) *
+                          static_cast<double>(size_of(x.dtype)),
+                      ranks);
+  }
+  return sum;
+}
+
 std::int64_t tensor_ranks(const Graph& graph) {
   const std::optional<double> number = graph.number(kTensorParallel);
   if (!number) return 1;
@@ -80,6 +96,43 @@ TensorType whole_type(const Graph& graph, ValueId variable) {
   if (const RankLayout layout = layout_of(graph, variable); layout.is_split())
     type.shape = whole_shape(type.shape, layout, tensor_ranks(graph));
   return type;
+}
+
+std::string describe_layouts(const Graph& graph) {
+  std::string text;
+  for (const std::vector<ValueId>* list : {&graph.parameters, &graph.states})
+    for (const ValueId v : *list)
+      if (const RankLayout layout = layout_of(graph, v); layout.is_split())
+        text += graph.value(v).name + " " + whole_type(graph, v).to_string() + ": " + layout.to_string() + "\n";
+  for (const Node& node : graph.nodes) {
+    if (!node.is(kConvertLayout)) continue;
+    const std::string &from = node.attributes.text("from"), &to = node.attributes.text("to");
+    const std::int64_t ranks = node.attributes.integer("ranks");
+    const RankLayout before = RankLayout::parse(from).value();
+    const TensorType& x = graph.type(node.inputs[0]);
+    const TensorType whole{x.dtype, whole_shape(x.shape, before, ranks)};
+    const double bytes = bytes_sent(before, RankLayout::parse(to).value(),
+                                    static_cast<double>(whole.shape.numel().maximum()) *
+                                        static_cast<double>(size_of(x.dtype)),
+                                    ranks);
+    const std::string module = owner_of(node.origins);
+    text += graph.value(node.inputs[0]).name + " " + whole.to_string() + ": " + from + " -> " + to + ", " +
+            std::to_string(static_cast<std::int64_t>(bytes)) + " bytes sent by each rank" +
+            (module.empty() ? "" : " (" + module + ")") + "\n";
+  }
+  return text;
+}
+
+TensorData first_part(const TensorData& whole, const RankLayout& layout, std::int64_t ranks) {
+  if (!layout.is_split() || ranks == 1) return whole;
+  const Shape& shape = whole.type.shape;
+  TensorData part{{whole.type.dtype, shape_on_rank(shape, layout, ranks)}, {}};
+  std::int64_t run = shape[at(layout.dim)].value() / (layout.blocks * ranks);
+  for (std::size_t d = at(layout.dim) + 1; d < shape.rank(); ++d) run *= shape[d].value();
+  const auto bytes = run * static_cast<std::int64_t>(size_of(whole.type.dtype));
+  for (std::int64_t begin = 0; bytes > 0 && begin < std::ssize(whole.bytes); begin += ranks * bytes)
+    part.bytes.insert(part.bytes.end(), whole.bytes.begin() + begin, whole.bytes.begin() + begin + bytes);
+  return part;
 }
 
 void RankRules::add(RankLayouts way) {

@@ -65,6 +65,9 @@ Shape whole_shape(const Shape& on_rank, const RankLayout& layout, std::int64_t r
 /// What one rank sends where a tensor changes its layout, in bytes.
 double bytes_sent(const RankLayout& from, const RankLayout& to, double whole_bytes, std::int64_t ranks);
 
+/// The same of all conversions in a graph, at the symbols' maxima.
+double bytes_sent(const Graph& graph);
+
 /// How many ranks have the tensors of the graph in parts; 1: each has all. User error where the config's number is
 /// none.
 std::int64_t tensor_ranks(const Graph& graph);
@@ -72,6 +75,12 @@ std::int64_t tensor_ranks(const Graph& graph);
 RankLayout layout_of(const Graph& graph, ValueId variable);
 /// The type that it has in files: whole, where the graph's is a part of it.
 TensorType whole_type(const Graph& graph, ValueId variable);
+
+/// Of a graph that has been through split_tensors: a line for each variable that is split, and for each conversion,
+/// with what one rank sends for it.
+std::string describe_layouts(const Graph& graph);
+/// What the first rank has of a variable, of all of it.
+TensorData first_part(const TensorData& whole, const RankLayout& layout, std::int64_t ranks);
 
 class RankRules;
 

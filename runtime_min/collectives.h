@@ -44,4 +44,17 @@ struct RankCollectives final : Interface {
   }
 };
 
+/// What kernels ask of the ranks that have tensors in parts: kernels/cpu/team.h's interface.
+template <class Interface>
+struct RankTeam final : Interface {
+  int rank() const override { return Ranks::team().rank(); }
+  int size() const override { return Ranks::team().size(); }
+  void exchange(const void* rows, void* received, std::int64_t bytes) override {
+    Ranks::team().exchange(rows, received, static_cast<std::size_t>(bytes));
+  }
+  void gather(const void* own, void* rows, std::int64_t bytes) override {
+    Ranks::team().gather_rows(own, rows, static_cast<std::size_t>(bytes));
+  }
+};
+
 }  // namespace graven::runtime

@@ -84,6 +84,7 @@ struct Ranks::Engine {
   std::vector<Message> messages, last_messages;  ///< asked for since the last finish(), and before it
   Traffic traffic;
   bool ends_engine = false;  ///< this program has started MPI
+  Engine* beside = nullptr;  ///< of another group, whose ranks may wait for this one while it waits
 
   Engine() {
     int running = 0;
@@ -124,6 +125,12 @@ struct Ranks::Engine {
   std::int64_t room(MPI_Datatype type) const {
     const std::size_t bytes = std::max(kBucketBytes / static_cast<std::size_t>(size), kRowBytes);
     return static_cast<std::int64_t>(bytes / bytes_of(type));
+  }
+  /// One message to each other rank.
+  void count_rows(std::size_t bytes, double seconds) {
+    ++traffic.messages;
+    traffic.sent += static_cast<double>(size - 1) * static_cast<double>(bytes);
+    traffic.waited += seconds;
   }
   Bucket& bucket(std::size_t i) { return buckets[(oldest + i) % kMostBuckets]; }
 
@@ -242,6 +249,7 @@ struct Ranks::Engine {
   void wait(double limit, MPI_Request& request) {
     wait(limit, [&] {
       progress();  // another rank may wait for what was begun before
+      if (beside != nullptr) beside->progress();
       int done = 0;
       MPI_Test(&request, &done, MPI_STATUS_IGNORE);
       return done != 0;
@@ -449,32 +457,90 @@ void Ranks::broadcast(void* data, std::size_t bytes) {
   }
 }
 
-void Ranks::scatter(const void* whole, void* own, std::int64_t n, std::size_t element) {
-  for (int r = 0; r < size_; ++r) {
-    const Shard theirs{r, size_, 1};
-    const std::size_t bytes = static_cast<std::size_t>(theirs.count(n)) * element;
-    const auto* from = static_cast<const std::byte*>(whole) + static_cast<std::size_t>(theirs.first(n)) * element;
-    if (r == 0) {
-      if (rank_ == 0 && bytes > 0) std::memcpy(own, from, bytes);
-    } else if (rank_ == 0 || rank_ == r) {
-      transfer(rank_ == 0 ? r : 0, const_cast<std::byte*>(rank_ == 0 ? from : static_cast<std::byte*>(own)), bytes,
-               rank_ == 0);
+void Ranks::scatter(const Variable& variable, const void* whole) {
+  std::vector<std::byte> part;
+  for (int r = size_ - 1; r >= 0; --r) {
+    if (rank_ == 0) {
+      part.clear();
+      variable.each_run_of(r, size_, [&](std::size_t at, std::size_t, std::size_t bytes) {
+        const auto* const from = static_cast<const std::byte*>(whole) + at;
+        part.insert(part.end(), from, from + bytes);
+      });
+      if (r > 0)
+        transfer(r, part.data(), part.size(), true);
+      else if (!part.empty())
+        std::memcpy(variable.data, part.data(), part.size());
+    } else if (rank_ == r) {
+      transfer(0, static_cast<std::byte*>(variable.data), variable.bytes(), false);
     }
   }
 }
 
-void Ranks::gather(const void* own, void* whole, std::int64_t n, std::size_t element) {
-  for (int r = 0; r < size_; ++r) {
-    const Shard theirs{r, size_, 1};
-    const std::size_t bytes = static_cast<std::size_t>(theirs.count(n)) * element;
-    auto* to = static_cast<std::byte*>(whole) + static_cast<std::size_t>(theirs.first(n)) * element;
-    if (r == 0) {
-      if (rank_ == 0 && bytes > 0) std::memcpy(to, own, bytes);
-    } else if (rank_ == 0 || rank_ == r) {
-      transfer(rank_ == 0 ? r : 0, rank_ == 0 ? to : const_cast<std::byte*>(static_cast<const std::byte*>(own)), bytes,
-               rank_ != 0);
+void Ranks::gather(const Variable& variable, void* whole) {
+  // Rows of ranks have the same parts.
+  const int count = variable.cut.is_cut() ? static_cast<int>(variable.cut.ranks) : size_;
+  std::vector<std::byte> part;
+  for (int r = 0; r < count; ++r) {
+    if (rank_ == 0) {
+      std::size_t length = 0;
+      variable.each_run_of(r, size_, [&](std::size_t, std::size_t, std::size_t bytes) { length += bytes; });
+      part.resize(length);
+      if (r > 0)
+        transfer(r, part.data(), length, false);
+      else if (length > 0)
+        std::memcpy(part.data(), variable.data, length);
+      variable.each_run_of(r, size_, [&](std::size_t at, std::size_t own, std::size_t bytes) {
+        if (bytes > 0) std::memcpy(static_cast<std::byte*>(whole) + at, part.data() + own, bytes);
+      });
+    } else if (rank_ == r) {
+      transfer(0, static_cast<std::byte*>(variable.data), variable.bytes(), true);
     }
   }
+}
+
+void Ranks::exchange(const void* rows, void* received, std::size_t bytes) {
+  if (size_ == 1 || bytes == 0) return;
+  const Stopwatch watch;
+  engine_->close_all();
+  const auto* const from = static_cast<const std::byte*>(rows);
+  auto* const to = static_cast<std::byte*>(received);
+  const std::size_t most = kMostBytes / static_cast<std::size_t>(size_);
+  for (std::size_t done = 0; done < bytes; done += most) {
+    const int count = static_cast<int>(std::min(most, bytes - done));
+    // Rows stand `bytes` apart.
+    MPI_Datatype row = MPI_DATATYPE_NULL, spaced = MPI_DATATYPE_NULL;
+    MPI_Type_contiguous(count, MPI_BYTE, &row);
+    MPI_Type_create_resized(row, 0, static_cast<MPI_Aint>(bytes), &spaced);
+    MPI_Type_commit(&spaced);
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Ialltoall(from + done, 1, spaced, to + done, 1, spaced, engine_->everybody, &request);
+    engine_->wait(time_limit_, request);
+    MPI_Type_free(&spaced);
+    MPI_Type_free(&row);
+  }
+  engine_->count_rows(bytes, watch.seconds());
+}
+
+void Ranks::gather_rows(const void* own, void* rows, std::size_t bytes) {
+  if (size_ == 1 || bytes == 0) return;
+  const Stopwatch watch;
+  engine_->close_all();
+  const auto* const from = static_cast<const std::byte*>(own);
+  auto* const to = static_cast<std::byte*>(rows);
+  const std::size_t most = kMostBytes / static_cast<std::size_t>(size_);
+  for (std::size_t done = 0; done < bytes; done += most) {
+    const int count = static_cast<int>(std::min(most, bytes - done));
+    MPI_Datatype row = MPI_DATATYPE_NULL, spaced = MPI_DATATYPE_NULL;
+    MPI_Type_contiguous(count, MPI_BYTE, &row);
+    MPI_Type_create_resized(row, 0, static_cast<MPI_Aint>(bytes), &spaced);
+    MPI_Type_commit(&spaced);
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Iallgather(from + done, count, MPI_BYTE, to + done, 1, spaced, engine_->everybody, &request);
+    engine_->wait(time_limit_, request);
+    MPI_Type_free(&spaced);
+    MPI_Type_free(&row);
+  }
+  engine_->count_rows(bytes, watch.seconds());
 }
 
 /// Sends bytes to another rank, or receives them.
@@ -506,6 +572,7 @@ int Ranks::fail(const std::string& text, int status) {
 
 struct Ranks::Engine {
   Engine(const Engine&, int) {}
+  Engine* beside = nullptr;
 };
 
 Ranks::Ranks(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
@@ -532,8 +599,10 @@ double Ranks::time_last_messages() { return 0; }
 void Ranks::sum(double*, std::size_t) {}
 void Ranks::largest(double*, std::size_t) {}
 void Ranks::broadcast(void*, std::size_t) {}
-void Ranks::scatter(const void*, void*, std::int64_t, std::size_t) {}
-void Ranks::gather(const void*, void*, std::int64_t, std::size_t) {}
+void Ranks::scatter(const Variable&, const void*) {}
+void Ranks::gather(const Variable&, void*) {}
+void Ranks::exchange(const void*, void*, std::size_t) {}
+void Ranks::gather_rows(const void*, void*, std::size_t) {}
 
 int Ranks::fail(const std::string& text, int status) {
   std::fprintf(stderr, "error: %s\n", text.c_str());
@@ -550,23 +619,44 @@ Ranks& Ranks::all() {
 }
 
 namespace {
-std::unique_ptr<Ranks>& peers_of_stage() {
-  static std::unique_ptr<Ranks> peers;
-  return peers;
+
+/// This rank's groups.
+struct Division {
+  int count = 1;
+  std::unique_ptr<Ranks> peers, team;
+};
+Division& division() {
+  static Division division;
+  return division;
 }
+
 }  // namespace
 
 Ranks& Ranks::peers() {
-  const std::unique_ptr<Ranks>& own = peers_of_stage();
-  return own ? *own : all();
+  const Division& own = division();
+  return own.peers ? *own.peers : all();
 }
 
-void Ranks::divide(int stages) {
-  Ranks& ranks = all();  // first: what ends it outlives the peers
+Ranks& Ranks::team() {
+  const Division& own = division();
+  return own.team ? *own.team : all();
+}
+
+void Ranks::divide(int count) {
+  Ranks& ranks = all();  // first: what ends it outlives the groups
   if (ranks.size_ == 1) return;
-  std::unique_ptr<Ranks>& own = peers_of_stage();
-  own.reset(new Ranks(std::make_unique<Engine>(*ranks.engine_, ranks.rank_ % stages)));
-  own->time_limit_ = ranks.time_limit_;
+  Division& own = division();
+  if (own.peers && own.count == count) return;
+  if (own.peers || ranks.size_ % count != 0)
+    throw Error("ranks", "", "a multiple of " + std::to_string(own.peers ? own.count : count) + " ranks, one division",
+                std::to_string(ranks.size_) + " ranks in rows of " + std::to_string(count));
+  own.count = count;
+  for (auto* group : {&own.peers, &own.team}) {
+    const int of = group == &own.peers ? ranks.rank_ % count : ranks.rank_ / count;
+    group->reset(new Ranks(std::make_unique<Engine>(*ranks.engine_, of)));
+    (*group)->time_limit_ = ranks.time_limit_;
+  }
+  own.team->engine_->beside = own.peers->engine_.get();
 }
 
 void Ranks::require_same(const char* what, const std::string& text) {

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "shard.h"
+#include "tensor.h"
 
 namespace graven::runtime {
 
@@ -34,10 +35,12 @@ class Ranks {
   /// Of this process; joins the others when it is first called. An Error in a program without an engine that is one of
   /// several processes: each would train for itself.
   static Ranks& all();
-  /// Of stages of a pipeline: those that have this rank's stage, rank % stages, as well. All ranks, before divide().
+  /// Where ranks of a row make up one model, each a stage or a part of its tensors: those at this rank's place in
+  /// theirs, rank % count, and those of its own row, rank / count. All ranks, before divide().
   static Ranks& peers();
-  /// Called once, by every rank.
-  static void divide(int stages);
+  static Ranks& team();
+  /// Into rows of so many ranks. Called by every rank; once it is done, another number is an Error.
+  static void divide(int count);
   ~Ranks();
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
@@ -92,9 +95,13 @@ class Ranks {
   void largest(double* x, std::size_t n);
   /// The first rank's bytes for everybody.
   void broadcast(void* data, std::size_t bytes);
-  /// The first rank's `whole` in shards of n elements of so many bytes for everybody, and back.
-  void scatter(const void* whole, void* shard, std::int64_t n, std::size_t element);
-  void gather(const void* shard, void* whole, std::int64_t n, std::size_t element);
+  /// The first rank's `whole` in parts for everybody, each its own one of a variable that is_part(); and back.
+  void scatter(const Variable& variable, const void* whole);
+  void gather(const Variable& variable, void* whole);
+  /// Row r of `rows`, of so many bytes, goes to rank r, and row r of `received` comes from it.
+  void exchange(const void* rows, void* received, std::size_t bytes);
+  /// Row r of `rows` is what rank r has in its `own`.
+  void gather_rows(const void* own, void* rows, std::size_t bytes);
   /// An Error on each rank whose text is not the first rank's: what it is of, expected that, found its own.
   void require_same(const char* what, const std::string& text);
 

@@ -228,9 +228,15 @@ void load_variables(const SafetensorsFile& file, std::span<const Variable> varia
   check_variables(file, variables, unexpected);
   for (const Variable& variable : variables) {
     const std::span<const std::byte> from = file.bytes(*file.find(variable.path));
-    const auto first = static_cast<std::size_t>(variable.shard.first(count_of(variable.shape)));
-    if (variable.bytes() > 0)
-      std::memcpy(variable.data, from.data() + first * size_of(variable.dtype), variable.bytes());
+    if (variable.is_part()) {
+      const Shard& own = variable.shard;
+      const int rank = static_cast<int>(variable.cut.is_cut() ? variable.cut.rank : own.rank);
+      variable.each_run_of(rank, static_cast<int>(own.ranks), [&](std::size_t at, std::size_t to, std::size_t bytes) {
+        if (bytes > 0) std::memcpy(static_cast<std::byte*>(variable.data) + to, from.data() + at, bytes);
+      });
+    } else if (variable.bytes() > 0) {
+      std::memcpy(variable.data, from.data(), variable.bytes());
+    }
     if (from.size() >= kReleasedBytes) file.release(from);
   }
 }
@@ -250,7 +256,7 @@ void save_variables(const std::string& path, std::span<const Variable> variables
                     const std::function<const void*(const Variable&)>& whole) {
   const std::vector<const Variable*> order = in_file_order(variables);
   for (const Variable* variable : order)
-    if (variable->is_shard() && !whole)
+    if (variable->is_part() && !whole)
       throw Error(path, printable(variable->path), "all of its elements",
                   "this rank's, " + std::to_string(variable->count()) + ": checkpoints have them all");
   std::vector<std::string_view> names = {"__metadata__"};  // taken by the format
@@ -292,7 +298,7 @@ void save_variables(const std::string& path, std::span<const Variable> variables
   file.write(&length, sizeof length);
   file.write(header);
   for (const Variable* variable : order)
-    file.write(variable->is_shard() ? whole(*variable) : variable->data, variable->whole_bytes());
+    file.write(variable->is_part() ? whole(*variable) : variable->data, variable->whole_bytes());
   file.commit(sync_folder);
 }
 

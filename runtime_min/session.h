@@ -82,6 +82,14 @@ class TensorBlock {
     tensors_.push_back({path, dtype, shape, nullptr, shard});
     offsets_.push_back(slots_.add(slot, static_cast<std::size_t>(tensors_.back().count())));
   }
+  /// What was added under this path is a part of a tensor; nothing where there is none.
+  void cut(const std::string& path, const Cut& how) {
+    for (Variable& v : tensors_) {
+      if (v.path != path) continue;
+      v.shape[static_cast<std::size_t>(how.dim)] *= how.ranks;
+      v.cut = how;
+    }
+  }
   std::size_t bytes() const { return slots_.bytes(); }
   void allocate(Device& device) {
     memory_.emplace(device, bytes());

@@ -4,6 +4,8 @@
 //   10 elements:  0 1 2 3 | 4 5 6 7 | 8 9        first(10) == 4, count(10) == 4
 //
 // A tensor of fewer than `least` elements is not shared: every rank has all of it.
+//
+// Ranks that have the tensors of one model in parts, each a piece of a dimension, have a Cut of them.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +42,16 @@ struct Shard {
   [[gnu::always_inline]] constexpr T* of(T* tensor, std::int64_t n) const {
     return tensor + first(n);
   }
+};
+
+/// A tensor that several ranks have in parts along a dimension (nn::GraphBase::enable_tensor_parallel): each of the
+/// dimension's blocks is cut into as many pieces as there are ranks. Rank 1 of 2 has of [4, 6]
+///
+///   dim 0: rows 2 and 3          dim 1, 3 blocks: columns 1, 3 and 5
+struct Cut {
+  std::int64_t dim = 0, blocks = 1, ranks = 1;
+  std::int64_t rank = 0;  ///< this one
+  bool is_cut() const { return ranks > 1; }
 };
 
 }  // namespace graven::runtime

@@ -150,12 +150,40 @@ struct Variable {
   Dims shape{};
   void* data = nullptr;
   Shard shard{};  ///< of several ranks that share it this one has these elements alone
+  Cut cut{};  ///< of several ranks that have it in parts this one has one alone
 
-  bool is_shard() const { return shard.shares(count_of(shape)); }
+  bool is_part() const { return cut.is_cut() || shard.shares(count_of(shape)); }
   /// Elements and bytes that are here; those of the variable.
-  std::int64_t count() const { return shard.count(count_of(shape)); }
+  std::int64_t count() const { return cut.is_cut() ? count_of(shape) / cut.ranks : shard.count(count_of(shape)); }
   std::size_t bytes() const { return static_cast<std::size_t>(count()) * size_of(dtype); }
   std::size_t whole_bytes() const { return static_cast<std::size_t>(count_of(shape)) * size_of(dtype); }
+  /// The shape of what is here, where it is no shard.
+  Dims own_shape() const {
+    Dims own = shape;
+    if (cut.is_cut()) own[static_cast<std::size_t>(cut.dim)] /= cut.ranks;
+    return own;
+  }
+
+  /// Calls body(place in the whole variable, place in the part, count), in bytes, for what one of `size` ranks has of a
+  /// variable that is_part().
+  template <class Body>
+  void each_run_of(int rank, int size, const Body& body) const {
+    const std::size_t element = size_of(dtype);
+    const std::int64_t n = count_of(shape);
+    if (!cut.is_cut()) {
+      const Shard theirs{rank, size, 1};
+      body(static_cast<std::size_t>(theirs.first(n)) * element, std::size_t{0},
+           static_cast<std::size_t>(theirs.count(n)) * element);
+      return;
+    }
+    std::int64_t run = shape[static_cast<std::size_t>(cut.dim)] / (cut.blocks * cut.ranks);
+    for (std::size_t d = static_cast<std::size_t>(cut.dim) + 1; d < shape.size(); ++d) run *= shape[d];
+    std::int64_t own = 0;
+    if (run == 0) return;
+    for (std::int64_t at = rank % cut.ranks * run; at < n; at += cut.ranks * run, own += run)
+      body(static_cast<std::size_t>(at) * element, static_cast<std::size_t>(own) * element,
+           static_cast<std::size_t>(run) * element);
+  }
 };
 
 /// Appends a variable. A function apart from those that list a model's hundreds of variables, which so stay quick to

@@ -92,7 +92,7 @@ void register_options(Arguments& a, Options& o, const TrainingDescription& descr
   a.text("weights", o.weights, "FILE",
          "initial weights; a bare name is looked for beside the program, above it, in share/ there, and here");
   o.execution.add_option(a);
-  if (description.data_parallel || description.stages > 1)
+  if (description.data_parallel || description.stages > 1 || description.tensor_ranks > 1)
     a.number("rank-timeout", o.rank_timeout, 1, 1e9, "S",
              "seconds that a rank waits for the others before it gives up");
   a.section("Checkpoints");
@@ -128,6 +128,7 @@ class Trainer {
         arguments_(arguments),
         log_(ranks_.is_first() ? options_.log : std::string()) {
     ranks_.set_time_limit(options_.rank_timeout);
+    if (description_.tensor_ranks > 1) Ranks::divide(description_.tensor_ranks);
   }
 
   int run();
@@ -154,6 +155,7 @@ class Trainer {
   Batch& batch_of(int slot) { return slot == 0 ? *batch_ : under_way_[static_cast<std::size_t>(slot - 1)]; }
   void agree_on_stop();
   void warn(const std::string& text) const;
+  static Ranks::Traffic take_traffic();
   [[noreturn]] void fail_on_loss(double loss) const;
   std::string epoch_title() const;
   bool epoch_is_due(std::int64_t every) const;
@@ -165,8 +167,16 @@ class Trainer {
   /// With several ranks it is what they have agreed on last.
   int stop_signal() const { return ranks_.size() > 1 ? agreed_signal_ : signals_ ? signals_->received() : 0; }
 
-  /// Ranks that have batches of their own: those of a pipeline work on the same ones.
-  std::int64_t replicas() const { return pipeline_ != nullptr ? pipeline_->replicas() : ranks_.size(); }
+  /// Ranks that have batches of their own, and which of these this one is: those of a pipeline, and those that have
+  /// tensors in parts, work on the same ones.
+  std::int64_t replicas() const {
+    return pipeline_ != nullptr ? pipeline_->replicas() : ranks_.size() / description_.tensor_ranks;
+  }
+  std::int64_t replica() const {
+    return pipeline_ != nullptr ? pipeline_->replica() : ranks_.rank() / description_.tensor_ranks;
+  }
+  /// Of ranks that compute the same numbers one counts them.
+  bool counts() const { return ranks_.rank() % description_.tensor_ranks == 0; }
 
   Ranks& ranks_ = Ranks::all();
   TrainableModel& model_;
@@ -334,7 +344,7 @@ void Trainer::share_state() {
   share_out(weights_, ranks_.is_first() ? weights_path_ : std::string());
   share_out(states_, !ranks_.is_first() || saved_path_.empty() ? std::string() : states_file(saved_path_));
   for (const Variable& v : states_)
-    if (!v.is_shard()) ranks_.broadcast(v.data, v.bytes());
+    if (!v.is_part()) ranks_.broadcast(v.data, v.bytes());
   if (ranks_.size() > 1) model_.weights_changed();
 }
 
@@ -346,7 +356,7 @@ void Trainer::share_out(std::span<const Variable> variables, const std::string& 
   std::optional<SafetensorsFile> source;
   if (ranks_.is_first()) source.emplace(file);
   for (const Variable& v : variables) {
-    if (!v.is_shard()) continue;
+    if (!v.is_part()) continue;
     const void* whole = nullptr;
     if (source) {
       const SafetensorsEntry* entry = source->find(v.path);
@@ -354,7 +364,7 @@ void Trainer::share_out(std::span<const Variable> variables, const std::string& 
         throw Error(file, printable(v.path), describe(v.dtype, v.shape), "another file than a moment ago");
       whole = source->bytes(*entry).data();
     }
-    ranks_.scatter(whole, v.data, count_of(v.shape), size_of(v.dtype));
+    ranks_.scatter(v, whole);
   }
 }
 
@@ -365,7 +375,7 @@ void Trainer::share_weights() {
   if (pipeline_ != nullptr) return pipeline_->bring_to_all();
   model_.weights_needed();
   for (const Variable& v : weights_)
-    if (!v.is_shard()) ranks_.broadcast(v.data, v.bytes());
+    if (!v.is_part()) ranks_.broadcast(v.data, v.bytes());
   model_.weights_changed();
 }
 
@@ -396,6 +406,23 @@ void Trainer::agree_on_stop() {
   if (signals[0] > 0) agreed_signal_ = static_cast<int>(signals[1] / signals[0]);
 }
 
+/// Of all groups that this rank is in.
+Ranks::Traffic Trainer::take_traffic() {
+  Ranks::Traffic sum;
+  std::vector<Ranks*> seen;
+  for (Ranks* group : {&Ranks::all(), &Ranks::peers(), &Ranks::team()}) {
+    if (std::find(seen.begin(), seen.end(), group) != seen.end()) continue;
+    seen.push_back(group);
+    const Ranks::Traffic own = group->take_traffic();
+    sum.messages += own.messages;
+    sum.bytes += own.bytes;
+    sum.least += own.least;
+    sum.sent += own.sent;
+    sum.waited += own.waited;
+  }
+  return sum;
+}
+
 void Trainer::warn(const std::string& text) const {
   if (ranks_.is_first()) std::fprintf(stderr, "warning: %s\n", text.c_str());
 }
@@ -415,14 +442,14 @@ void Trainer::save() {
   if (!folder_) {
     for (const std::vector<Variable>* list : {&weights_, &states_})
       for (const Variable* v : in_file_order(*list))
-        if (v->is_shard()) ranks_.gather(v->data, nullptr, count_of(v->shape), size_of(v->dtype));
+        if (v->is_part()) ranks_.gather(*v, nullptr);
     return;
   }
   model_.weights_needed();
   std::vector<std::byte> all;  // of one variable at a time
   saved_path_ = folder_->save(state_, weights_, states_, options_.keep, [&](const Variable& v) {
     all.resize(v.whole_bytes());
-    ranks_.gather(v.data, all.data(), count_of(v.shape), size_of(v.dtype));
+    ranks_.gather(v, all.data());
     return all.data();
   });
   if (!log_.enabled()) return;
@@ -468,7 +495,7 @@ bool Trainer::train_epoch() {
     // The batches of a step are dealt out to the ranks one by one. A batch has the same random numbers wherever it is
     // computed.
     const auto part_of = [&](std::int64_t part, Batch& to) {
-      const std::int64_t place = part * ranks + (pipeline_ != nullptr ? pipeline_->replica() : ranks_.rank());
+      const std::int64_t place = part * ranks + replica();
       numbers.part = part;
       numbers.draw = state_.draws + place + 1;
       const std::int64_t first = state_.position + place * batch, count = std::min(batch, end - first);
@@ -486,6 +513,7 @@ bool Trainer::train_epoch() {
       }
     }
     const std::int64_t samples = std::min(all * batch, end - state_.position);
+    if (!counts()) sum = 0;
     ranks_.sum(&sum, 1);
     agree_on_stop();
     const double loss = sum / static_cast<double>(all);
@@ -534,9 +562,10 @@ std::optional<Evaluation> Trainer::evaluate() {
   // Each batch on one rank. Where all ranks have to make the same calls, one that has none in the last round takes the
   // first batch, of which nothing comes; and all make the call with which one of them finds what a row adds.
   const bool together = description_.shares_parameters, is_cut = n % batch != 0 && !description_.batch_is_symbolic;
-  for (std::int64_t round = 0; round < n; round += batch * ranks_.size()) {
-    const std::int64_t place = round + ranks_.rank() * batch;
-    const bool joins = place < n, is_last = round + batch * ranks_.size() >= n;
+  const std::int64_t at_once = pipeline_ != nullptr ? ranks_.size() : replicas();
+  for (std::int64_t round = 0; round < n; round += batch * at_once) {
+    const std::int64_t place = round + (pipeline_ != nullptr ? ranks_.rank() : replica()) * batch;
+    const bool joins = place < n, is_last = round + batch * at_once >= n;
     if (!joins && !together) break;
     const std::int64_t first = joins ? place : 0;
     const std::int64_t count = std::min(batch, n - first), rows = description_.batch_is_symbolic ? count : batch;
@@ -578,6 +607,7 @@ std::optional<Evaluation> Trainer::evaluate() {
     total.samples += count;
     if (stop_signal() != 0) break;
   }
+  if (!counts()) total = {};
   double sums[] = {total.loss_sum, static_cast<double>(total.samples), static_cast<double>(total.correct),
                    static_cast<double>(total.labels)};
   ranks_.sum(sums, 4);
@@ -770,6 +800,7 @@ int Trainer::run() {
   std::printf(", batch %lld", static_cast<long long>(state_.batch));
   if (ranks_.size() > 1) std::printf(", %d ranks", ranks_.size());
   if (pipeline_ != nullptr) std::printf(", %d stages", pipeline_->stages());
+  if (description_.tensor_ranks > 1) std::printf(", tensors in %d parts", description_.tensor_ranks);
   if (state_.accumulation_steps > 1)
     std::printf(", %lld batches a step", static_cast<long long>(state_.accumulation_steps));
   std::printf("\n");
@@ -860,15 +891,16 @@ void Trainer::bench() {
     const double seconds = watch.seconds();
     state_.step += 1;
     if (i == -2) first = seconds;
-    if (i == -1) ranks_.take_traffic();
+    if (i == -1) take_traffic();
     if (i >= 0) timings.add(seconds);
     bool done = timings.full() || (options_.bench == 0 && i >= 4 && total.seconds() >= options_.bench_seconds);
     ranks_.broadcast(&done, sizeof done);  // clocks differ
     if (done) break;
   }
-  const Ranks::Traffic traffic = ranks_.take_traffic();
+  Ranks::Traffic traffic = take_traffic();
+  traffic.least += description_.tensor_bytes * static_cast<double>(timings.count());
   std::vector<double> alone;
-  for (int i = 0; i < 5; ++i) alone.push_back(ranks_.time_last_messages());
+  for (int i = 0; i < 5; ++i) alone.push_back(Ranks::peers().time_last_messages());
   std::sort(alone.begin(), alone.end());
   json_.begin_object().key("peer").value("graven").key("workload").value(description_.name);
   json_.key(options_.execution.name()).value(options_.execution.number()).key("batch").value(options_.batch);
@@ -947,11 +979,19 @@ int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults
                         " ranks, one for each stage of the pipeline, or 1, which runs all",
                     std::to_string(ranks->size()));
     }
-    if (ranks->size() > 1 && !description.data_parallel && description.stages == 1)
+    if (ranks->size() > 1 && !description.data_parallel && description.stages == 1 && description.tensor_ranks == 1)
       throw Error("ranks", "",
                   "a program of a graph that is data parallel (enable_data_parallel() before it is recorded)",
                   "one of " + std::to_string(ranks->size()) + " processes that would each train for itself");
     if (!arguments.parse(argc, argv)) return 0;
+    if (const int row = description.tensor_ranks; row > 1) {
+      const bool fits = description.data_parallel ? ranks->size() % row == 0 : ranks->size() == row;
+      if (!fits)
+        throw Error("ranks", "",
+                    (description.data_parallel ? "a multiple of " : "") + std::to_string(row) +
+                        " ranks, which have the tensors of the model in parts (enable_tensor_parallel)",
+                    std::to_string(ranks->size()));
+    }
     options.normalization.required = arguments.given("mean") || arguments.given("std");
     if (arguments.given("resume") && options.resume.empty())
       throw UsageError("--resume", "", "the path of a checkpoint or of a folder of them, or no value at all",

@@ -64,6 +64,8 @@ struct TrainingDescription {
   bool data_parallel = false;      ///< several ranks may share a step
   bool shares_parameters = false;  ///< each rank has its shards of the parameters: all of them make the same calls
   int stages = 1;                  ///< of a pipeline: ranks may be so many, each a stage, or one
+  int tensor_ranks = 1;            ///< that have the tensors of one model in parts: ranks are rows of so many
+  double tensor_bytes = 0;         ///< the least that each of them has to send the others in a step
   bool on_device = false;          ///< it computes on a device: --device chooses which, and there is no --threads
 };
 

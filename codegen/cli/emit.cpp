@@ -44,6 +44,7 @@ void apply(const EmitArguments& o, const ir::Graph& graph, const std::string& sa
   options.data_parallel = given.data_parallel;
   options.zero_stage = given.zero_stage;
   options.shard_min_size = given.shard_min_size;
+  options.tensor_parallel = given.tensor_parallel;
   options.weights = load_weights(o.path, graph, saved);
   options.evaluation = codegen::read_evaluation(graph_file(o.path));
   options.execute = eager::reference_run;
@@ -172,6 +173,11 @@ void add_emit(CLI::App& app, int& status) {
       ->check(CLI::Range(1, 3));
   command->add_option("--shard-min-size", o->emit.shard_min_size, "Elements of the smallest parameter that they share")
       ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 50));
+  command
+      ->add_option("--tensor-parallel", o->emit.tensor_parallel,
+                   "So many ranks have the tensors of the model in parts, as its weights and inputs are marked "
+                   "(set_layout)")
+      ->check(CLI::Range(1, 65536));
   command->add_flag(
       "--force", o->emit.force,
       "Write over files of the project that were edited since it was emitted; without it they are an error");

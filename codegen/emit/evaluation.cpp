@@ -9,6 +9,7 @@
 #include "ir/passes/derive_evaluation.h"
 #include "ir/passes/pass.h"
 #include "ir/passes/passes.h"
+#include "ir/rank_layout.h"
 #include "ir/sharding.h"
 
 namespace graven::codegen {
@@ -59,7 +60,11 @@ void require_fit(const ir::Graph& evaluation, const ir::Graph& training) {
     for (const ir::ValueId v : *list) {
       const ir::Value& value = evaluation.value(v);
       const auto found = known.find(value.name);
-      if (found == known.end() || found->second->type != value.type || found->second->kind != value.kind)
+      // One that has not been through the passes has whole tensors.
+      const bool fits = found != known.end() && found->second->kind == value.kind &&
+                        (found->second->type == value.type ||
+                         ir::whole_type(training, training.find(value.name)) == value.type);
+      if (!fits)
         throw UserError(std::string(kEvaluationFile) + ": is not of this graph: its " + value.name + " " +
                         value.type.to_string() + " is not the graph's");
     }
@@ -92,6 +97,10 @@ std::shared_ptr<const Evaluation> make_evaluation(const ir::Graph& given, const 
   // transformed weights are not worth.
   passes.disabled.emplace_back("prepare_weights");
   passes.disabled.emplace_back("choose_winograd");
+  // Ranks evaluate with the parts that they train.
+  for (const auto& [key, value] : lowered.config)
+    if (key == ir::kTensorParallel || key == ir::kLayoutsChosen || key.starts_with(ir::kLayoutOf))
+      evaluation->graph.config[key] = value;
   ir::finish_passes(evaluation->graph, passes);
   evaluation->graph.config.clear();
   gather_shards(evaluation->graph, lowered);

@@ -27,6 +27,7 @@
 #include "ir/diagnostic.h"
 #include "ir/json.h"
 #include "ir/passes/passes.h"
+#include "ir/rank_layout.h"
 #include "ir/stages.h"
 #include "runtime_min/error.h"
 #include "runtime_min/file.h"
@@ -221,6 +222,23 @@ void note_extent(const Extent& extent, const EmitOptions& options, EmitReport& r
                         extent.bytes, sizes.empty() ? "" : " with " + sizes, options.selftest));
 }
 
+/// Programs whose ranks have tensors in parts.
+void require_tensor_ranks(const ir::Graph& graph, const Target& target) {
+  if (graph.optimizers.empty())
+    throw UserError(fmt::format("{}: the graph {} has no optimizer: only training programs run on several ranks",
+                                ir::kTensorParallel, graph.name));
+  if (target.style.on_device)
+    throw UserError(fmt::format("{}: {} has tensors in parts over ranks, and {} has no ranks: expected a target whose "
+                                "programs work in the processor's memory",
+                                ir::kTensorParallel, graph.name, target.title))
+        .note("emit it for the CPU, or without enable_tensor_parallel()");
+  if (std::none_of(graph.config.begin(), graph.config.end(),
+                   [](const auto& entry) { return entry.first.starts_with(ir::kLayoutOf); }))
+    throw UserError(fmt::format("{}: no parameter or input of the graph {} has a layout", ir::kTensorParallel,
+                                graph.name))
+        .note("mark the weights that are to be split: weight.set_layout(layout::split(0))");
+}
+
 /// The plans of others are run by who made the target.
 void require_one_stream(const Target& target) {
   const std::size_t spaces = target.passes.spaces.size(), streams = target.passes.streams.size();
@@ -239,6 +257,19 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
     p.graph.config[std::string(ir::kZeroStage)] = std::int64_t{options.zero_stage};
     p.graph.config[std::string(ir::kShardMinSize)] = options.shard_min_size;
   }
+  if (options.jit_entry) {
+    // In the host's process there is one rank, which has all.
+    std::erase_if(p.graph.config, [](const auto& entry) {
+      return entry.first == ir::kTensorParallel || entry.first.starts_with(ir::kLayoutOf);
+    });
+  } else if (options.tensor_parallel > 0) {
+    if (went_through(p.graph, "split_tensors") && ir::tensor_ranks(p.graph) != options.tensor_parallel)
+      throw UserError(fmt::format("{}: the graph {} has been through the pass split_tensors", ir::kTensorParallel,
+                                  p.graph.name))
+          .note("emit the graph as it was saved");
+    p.graph.config[std::string(ir::kTensorParallel)] = options.tensor_parallel;
+  }
+  if (ir::tensor_ranks(p.graph) > 1) require_tensor_ranks(p.graph, target_named(options.target));
   if (options.memory_budget > 0 && !p.graph.losses.empty() && !went_through(p.graph, "recompute_activations"))
     p.graph.config[std::string(ir::kMemoryBudget)] = options.memory_budget;
   record_options(p.graph, options);  // first: dumps can be emitted likewise
@@ -411,13 +442,15 @@ std::map<std::string, const ir::TensorData*> weights_of(const ir::Graph& graph, 
     }
     const auto given = options.weights.find(value.name);
     if (given == options.weights.end()) {
-      owned.push_back(std::make_unique<ir::TensorData>(made_up_weight(value)));
+      ir::Value whole = value;
+      whole.type = ir::whole_type(graph, v);
+      owned.push_back(std::make_unique<ir::TensorData>(made_up_weight(whole)));
       weights[value.name] = owned.back().get();
       made_up.push_back(value.name);
       continue;
     }
-    if (given->second->type != value.type)
-      throw UserError(value.name + ": expected " + value.type.to_string() + ", the weights given have " +
+    if (const ir::TensorType whole = ir::whole_type(graph, v); given->second->type != whole)
+      throw UserError(value.name + ": expected " + whole.to_string() + ", the weights given have " +
                       given->second->type.to_string());
     weights[value.name] = given->second.get();
   }
@@ -550,10 +583,10 @@ std::map<std::string, std::shared_ptr<const ir::TensorData>> fitting_weights(con
     for (const ir::ValueId v : graph.parameters) {
       const ir::Value& value = graph.value(v);
       const runtime::SafetensorsEntry* entry = file.find(value.name);
-      if (!entry || entry->dtype != runtime_dtype(value.type.dtype) || entry->shape != value.type.shape.maxima())
-        continue;
+      const ir::TensorType type = ir::whole_type(graph, v);
+      if (!entry || entry->dtype != runtime_dtype(type.dtype) || entry->shape != type.shape.maxima()) continue;
       const auto bytes = file.bytes(*entry);
-      weights[value.name] = std::make_shared<ir::TensorData>(ir::TensorData{value.type, {bytes.begin(), bytes.end()}});
+      weights[value.name] = std::make_shared<ir::TensorData>(ir::TensorData{type, {bytes.begin(), bytes.end()}});
     }
   } catch (const runtime::Error&) {
     return {};  // said where the file is compared

@@ -22,6 +22,7 @@
 #include "ir/ops.h"
 #include "ir/optimizer_kind.h"
 #include "ir/passes/passes.h"
+#include "ir/rank_layout.h"
 #include "ir/sharding.h"
 #include "ir/sizes.h"
 #include "ir/stages.h"
@@ -146,11 +147,21 @@ class Builder {
       out_.pipeline.pipeline = out_.names.has_ranks = true;
       out_.names.engine = "${engine}";
     }
-    if (graph.flag(ir::kDataParallel) && !options.jit_entry) {
+    const bool data_parallel = graph.flag(ir::kDataParallel) && !options.jit_entry;
+    out_.names.tensor_ranks = ir::tensor_ranks(graph);
+    if (out_.names.tensor_ranks > 1) {
+      out_.names.has_ranks = true;
+      out_.names.engine = "${engine}";
+      out_.names.data_group = "peers";
+      out_.names.tensor_bytes = ir::bytes_sent(graph);
+      style_.api_headers.emplace_back("kernels/cpu/team.h");
+    }
+    if (data_parallel) style_.api_headers.emplace_back("kernels/cpu/collectives.h");
+    if (data_parallel || out_.names.tensor_ranks > 1)
+      style_.api_headers.insert(style_.api_headers.end(), {"runtime/collectives.h", "runtime/ranks.h"});
+    if (data_parallel) {
       out_.names.data_parallel = out_.names.has_ranks = true;
       out_.names.engine = "${engine}";
-      style_.api_headers.insert(style_.api_headers.end(),
-                                {"kernels/cpu/collectives.h", "runtime/collectives.h", "runtime/ranks.h"});
       const ir::Sharding sharding(graph);
       style_.calls.shared_by_ranks = sharding.stage();
       out_.names.shares_states = sharding.stage() >= 1;
@@ -463,6 +474,11 @@ class Builder {
           list.push_back(v);
       return list;
     };
+    for (const std::vector<ir::ValueId>* list : {&graph_.parameters, &graph_.states})
+      for (const ir::ValueId v : *list)
+        if (const ir::RankLayout layout = ir::layout_of(graph_, v); layout.is_split())
+          out_.memory.part_lines.push_back(fmt::format("GRAVEN_PART({}, {}, {})",
+                                                       string_literal(graph_.value(v).name), layout.dim, layout.blocks));
     std::int64_t count = 0, bytes = 0;
     for (const ir::ValueId v : values_.stored()) {
       if (graph_.value(v).kind == ir::ValueKind::constant) out_.stored_constants.push_back(v);

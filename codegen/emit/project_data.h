@@ -30,6 +30,9 @@ struct ProjectNames {
        shares_parameters = false;           ///< each has its shards of these alone
   bool has_ranks = false;                   ///< ranks share a step, or each is a stage of a pipeline
   std::int64_t shard_min_size = 0;          ///< elements of the smallest tensor of which it is so
+  std::int64_t tensor_ranks = 1;            ///< that have tensors in parts
+  double tensor_bytes = 0;                  ///< that each of them has to send the others in a step
+  std::string data_group = "all";           ///< of runtime::Ranks: those that have batches of their own
   std::string engine = "Threads::Threads";  ///< what CMake links to what asks for processors or ranks
   std::string needs = {}, execution_type = {}, execution_name = {}, scalar_math = {}, model_extension = {},
               device_type = {};
@@ -102,6 +105,7 @@ struct ConstantText {
 
 struct MemoryText {
   std::vector<std::string> parameter_lines = {};
+  std::vector<std::string> part_lines = {};  ///< which of them are parts of larger tensors
   bool nests = false;  ///< lines of blocks stand between two that begin and end them
   std::int64_t parameter_count = 0, parameter_bytes = 0, alignment = 64;
   bool has_weights = false, has_prepared = false, has_states = false;

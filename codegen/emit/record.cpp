@@ -335,7 +335,11 @@ class Recorder {
 
   ir::TensorData weight(ir::ValueId v) const {
     const auto given = options_.weights.find(graph_.value(v).name);
-    return given != options_.weights.end() ? *given->second : made_up_weight(graph_.value(v));
+    ir::Value whole = graph_.value(v);
+    whole.type = ir::whole_type(graph_, v);
+    // The self-test is one process, the first of the ranks.
+    return ir::first_part(given != options_.weights.end() ? *given->second : made_up_weight(whole),
+                          ir::layout_of(graph_, v), ir::tensor_ranks(graph_));
   }
 
   /// Inputs and weights.

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "../config/convert_layout.h"
-#include "dtype.h"
+#include "functor.h"
 #include "level.h"
 #include "team.h"
 #include "threads.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "../config/convert_layout.h"
-#include "../cpu/dtype.h"
+#include "../cpu/functor.h"
 #include "../cpu/level.h"
 
 namespace graven::kernels::reference {

@@ -9,6 +9,9 @@
 {% endif %}
 //   GRAVEN_STATE     of the optimizer: in checkpoints only
 //   GRAVEN_PREPARED  computed from the weights once they are loaded
+{% if tensor_ranks > 1 %}
+//   GRAVEN_PART      which of them are parts of larger tensors: (path, dimension, blocks)
+{% endif %}
 #ifndef GRAVEN_PARAM
 #define GRAVEN_PARAM(name, dtype, path, ...)
 #endif
@@ -44,6 +47,16 @@
 {% for line in parameter_lines %}
 @{ line }@
 {% endfor %}
+{% if tensor_ranks > 1 %}
+// Of these each of @{ tensor_ranks }@ ranks has a part, of the shape above: of the whole tensor a piece of each block of a
+// dimension.
+#ifdef GRAVEN_PART
+{% for line in part_lines %}
+@{ line }@
+{% endfor %}
+#undef GRAVEN_PART
+#endif
+{% endif %}
 // clang-format on
 #undef GRAVEN_PARAM
 #undef GRAVEN_FIXED

@@ -144,6 +144,17 @@ class GraphBase {
   /// do; otherwise as enable_data_parallel().
   void enable_zero(int stage = 1, std::int64_t shard_min_size = 1024, Location where = Location::current());
 
+  /// So many ranks have the tensors of the model in parts, where modules' parameters or inputs are marked so
+  /// (Tensor::set_layout): each computes what its parts allow, and they exchange what else is needed, in layouts that
+  /// are chosen so that they send the least; debug(2) prints them, and what changes from one to another. Marking the
+  /// weights of linear layers gives layers by columns and rows, attention by heads, a table of words by rows and a
+  /// cross entropy of parts of the classes (Shoeybi et al., Megatron-LM, 2019). All ranks compute one batch; with
+  /// enable_data_parallel(), rows of so many ranks have batches of their own. A step is the same as without, within the
+  /// rounding of sums; checkpoints are whole. The emitted program runs on as many ranks, or a multiple; in the host's
+  /// process a graph is one rank, which has all. User error after the graph was recorded, for a number below 1, and
+  /// with enable_zero(), set_stage() or set_grad_scaler().
+  void enable_tensor_parallel(std::int64_t ranks, Location where = Location::current());
+
   /// The losses' gradients begin with the scaler's scale, and are divided by it before they are clipped. An optimizer
   /// of whose own gradients one is infinite or NaN is left as it is in that step: its parameters, states, count of
   /// steps and schedule; so of several one may step while another does not, as with torch.amp.GradScaler. Then the

@@ -26,6 +26,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "graven/layout.h"
 #include "graven/types.h"
 
 namespace graven {
@@ -118,6 +119,15 @@ class Tensor {
   /// All elements, row-major, converted.
   template <class T>
   std::vector<T> to_vector(Location where = Location::current()) const;
+
+  // ---- ranks ----
+  /// What each rank has of it where a graph has its tensors in parts (GraphBase::enable_tensor_parallel): of a
+  /// parameter or buffer of a module, split(dim) or broadcast; within build(), of an input or of what is computed, any
+  /// layout. Elsewhere it means nothing, and eagerly there is one rank. User error for another tensor, a dimension that
+  /// it has not, and terms of a parameter.
+  Tensor& set_layout(const Layout& layout, Location where = Location::current());
+  /// The last one that was set; nothing where none was.
+  std::optional<Layout> layout(Location where = Location::current()) const;
 
   // ---- autograd ----
   bool requires_grad(Location where = Location::current()) const;

@@ -1,6 +1,9 @@
 @{ banner }@
 // The program: reads a data set and trains the model on it. See --help.
 #include <cstring>
+{% if tensor_ranks > 1 %}
+#include <map>
+{% endif %}
 #include <memory>
 {% if pipeline %}
 #include <optional>
@@ -11,7 +14,7 @@
 {% endif %}
 
 #include "model.h"
-{% if shares_states %}
+{% if shares_states or tensor_ranks > 1 %}
 #include "runtime/ranks.h"
 {% endif %}
 {% if pipeline %}
@@ -44,6 +47,20 @@ std::vector<Variable> variables(const std::vector<@{ namespace }@::Tensor>& tens
   }
 {% else %}
   for (const auto& t : tensors) list.push_back({t.path, runtime::dtype_named(t.dtype).value(), t.shape, t.data});
+{% endif %}
+{% if tensor_ranks > 1 %}
+  // In files they are whole.
+  const std::int64_t rank = runtime::Ranks::team().rank();
+  static const std::map<std::string, runtime::Cut> parts = {
+#define GRAVEN_PART(path, dimension, count) {path, {.dim = dimension, .blocks = count, .ranks = @{ tensor_ranks }@}},
+#include "params.h"
+  };
+  for (Variable& v : list)
+    if (const auto part = parts.find(v.path); part != parts.end()) {
+      v.cut = part->second;
+      v.cut.rank = rank;
+      v.shape[static_cast<std::size_t>(v.cut.dim)] *= v.cut.ranks;
+    }
 {% endif %}
   return list;
 }
@@ -99,6 +116,10 @@ class Program final : public runtime::TrainableModel {
 {% if shares_parameters %}
         .shares_parameters = true,
 {% endif %}
+{% endif %}
+{% if tensor_ranks > 1 %}
+        .tensor_ranks = @{ tensor_ranks }@,
+        .tensor_bytes = @{ tensor_bytes }@,
 {% endif %}
 {% if pipeline %}
         .stages = @{ namespace }@::Model::stages,

@@ -30,11 +30,15 @@ constexpr std::size_t kAllArenaBytes = kArenaBytes;
 {% endif %}
 
 {% if data_parallel %}
-{% if pipeline %}
+{% if pipeline or tensor_ranks > 1 %}
 runtime::RankCollectives<Collectives> other_ranks(runtime::Ranks::peers);
 {% else %}
 runtime::RankCollectives<Collectives> other_ranks(runtime::Ranks::all);
 {% endif %}
+
+{% endif %}
+{% if tensor_ranks > 1 %}
+runtime::RankTeam<Team> team;
 
 {% endif %}
 /// Before anything is changed: the optimizers' first step is number 1.
@@ -55,6 +59,8 @@ Hyper complete(Hyper hyper) {
 {% endif %}
 {% if shares_states %}
 Tensor tensor(const runtime::Variable& v) { return {v.path, runtime::name(v.dtype), v.shape, v.data, v.count()}; }
+{% else if tensor_ranks > 1 %}
+Tensor tensor(const runtime::Variable& v) { return {v.path, runtime::name(v.dtype), v.own_shape(), v.data}; }
 {% else %}
 Tensor tensor(const runtime::Variable& v) { return {v.path, runtime::name(v.dtype), v.shape, v.data}; }
 {% endif %}
@@ -80,6 +86,17 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 #define GRAVEN_STATE(name, dtype, path, ...) states.add(state.name, path, runtime::DType::dtype, {__VA_ARGS__});
 {% endif %}
 #include "params.h"
+{% if tensor_ranks > 1 %}
+    // Rows of ranks have the parts of one model.
+    runtime::Ranks::divide(@{ tensor_ranks }@);
+    const bool is_alone = runtime::Ranks::all().size() == 1;
+    const std::int64_t rank = is_alone ? 0 : runtime::Ranks::team().rank();
+#define GRAVEN_PART(path, dimension, count)                                                        \
+  for (auto* block : {&weights, &states})                                                          \
+    block->cut(path, {.dim = dimension, .blocks = count, .ranks = @{ tensor_ranks }@, .rank = rank});
+#include "params.h"
+    if (!is_alone) device.execution().set_team(&team);
+{% endif %}
 {% if on_device %}
 {% for input in inputs %}
     inputs.add(in.@{ input.member }@, @{ input.storage }@);
@@ -270,7 +287,7 @@ void Model::backward(@{ parameters }@{% if random or accumulates %}, const Hyper
 {% endif %}
     own.program.backward(step);
 {% if data_parallel %}
-    runtime::Ranks::all().finish();
+    runtime::Ranks::@{ data_group }@().finish();
 {% endif %}
   });
   own.device.synchronize();
@@ -311,7 +328,7 @@ double Model::step(@{ parameters }@, const Hyper& hyper) {
     own.program.backward(step);
     own.fetch_loss();
 {% if data_parallel %}
-    runtime::Ranks::all().finish();  // now each gradient is the mean of all ranks'
+    runtime::Ranks::@{ data_group }@().finish();  // now each gradient is the mean of all ranks'
 {% endif %}
 {% if has_update %}
     {% if accumulates %}if (last) {% endif %}own.program.update(step);
