@@ -7,11 +7,13 @@
 //                                                y = convert_layout(t) {from=partial_sum, to=broadcast}
 //
 // Every operator says in which layouts its results come from which of its inputs (OpDef::rank_layouts). What a choice
-// costs is what the conversions send; where that is the same, ranks share the work. The search begins with the cheapest
-// way of each node, one after the other, and with all whole; from both it changes one node or parameter at a time for
-// as long as that helps, and it takes the better one. Behind it shapes are those that one rank has.
+// costs is the time of what the conversions send, and of the work that is left to each rank. The search begins with
+// what follows from the marks, with the cheapest way of one node after the other, and with all whole; from each it
+// changes one node or parameter at a time for as long as that helps, and it takes the best. Behind it shapes are those
+// that one rank has.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -28,9 +30,8 @@ namespace graven::ir {
 
 namespace {
 
-/// Seconds of a conversion: what a rank sends at 1 GB/s, and 20 microseconds for a message. Work counts where nothing
-/// else differs.
-constexpr double kBytesPerSecond = 1e9, kMessageSeconds = 2e-5, kWorkWeight = 1;
+/// Of a conversion: what a rank sends at 1 GB/s, and 20 microseconds for a message; a call of a kernel takes one.
+constexpr double kBytesPerSecond = 1e9, kMessageSeconds = 2e-5, kCallSeconds = 1e-6;
 
 bool has_states_of_its_shape(const Node& update) {
   const OpDef& op = *update.op;
@@ -56,16 +57,20 @@ class Search {
     choose_blocks();
   }
 
+  /// From each beginning to where no single change helps; the best of these is kept.
   void run() {
-    start_greedily();
-    descend();
-    const double cost = total();
-    const std::vector<std::size_t> choice = choice_;
-    const ByValue<std::size_t> variables = variable_choice_;
-    std::fill(choice_.begin(), choice_.end(), 0);
-    for (const ValueId v : graph_.parameters) variable_choice_[v] = 0;
-    descend();
-    if (total() < cost) return;
+    std::optional<double> least;
+    std::vector<std::size_t> choice;
+    ByValue<std::size_t> variables;
+    for (const Start start : {Start::following, Start::cheapest, Start::whole}) {
+      begin(start);
+      descend();
+      const double cost = total();
+      if (least && cost >= *least) continue;
+      least = cost;
+      choice = choice_;
+      variables = variable_choice_;
+    }
     choice_ = choice;
     variable_choice_ = variables;
   }
@@ -270,7 +275,7 @@ class Search {
     if (from == to) return 0;
     const double sent = bytes_sent(from, to, bytes(v), ranks_);
     return (sent > 0 ? sent / kBytesPerSecond + kMessageSeconds : 0) +
-           kWorkWeight * (kMessageSeconds + seconds_of({.flops = 0, .bytes = bytes(v)}));
+           kCallSeconds + seconds_of({.flops = 0, .bytes = bytes(v)});
   }
   /// Of a value: all conversions of it.
   double cost_of_value(ValueId v) const {
@@ -286,8 +291,11 @@ class Search {
   }
   double cost_of_way(std::size_t n, std::size_t w) const {
     const RankLayouts& way = ways_[n][w];
-    const double work = kWorkWeight * seconds_of(graven::ir::cost_of({graph_, graph_.nodes[n]}));
-    return work / (w == 0 ? 1 : static_cast<double>(ranks_)) +
+    const double work = seconds_of(ir::cost_of({graph_, graph_.nodes[n]}));
+    const auto is_split = [](const RankLayout& l) { return l.is_split(); };
+    const bool shares = std::any_of(way.inputs.begin(), way.inputs.end(), is_split) ||
+                        std::any_of(way.outputs.begin(), way.outputs.end(), is_split);
+    return work / (shares ? static_cast<double>(ranks_) : 1) +
            (way.bytes > 0 ? way.bytes / kBytesPerSecond + 3 * kMessageSeconds : 0);
   }
   double total() const {
@@ -336,16 +344,26 @@ class Search {
     }
   }
 
-  void start_greedily() {
+  /// What a search begins with: node after node the cheapest way of those that take what is computed as it is, or whole;
+  /// the cheapest of all; or all whole.
+  enum class Start : std::uint8_t { following, cheapest, whole };
+
+  void begin(Start start) {
+    for (const ValueId v : graph_.parameters) variable_choice_[v] = 0;
     for (std::size_t n = 0; n < ways_.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      choice_[n] = 0;
       double best = 0;
-      for (std::size_t w = 0; w < ways_[n].size(); ++w) {
+      for (std::size_t w = 0; w < (start == Start::whole ? 0 : ways_[n].size()); ++w) {
         double cost = cost_of_way(n, w);
-        const Node& node = graph_.nodes[n];
-        for (std::size_t i = 0; i < node.inputs.size(); ++i)
-          if (node.inputs[i] != kNone)
-            cost += conversion(node.inputs[i], home(node.inputs[i]), ways_[n][w].inputs[i]);
-        if (w > 0 && cost >= best) continue;
+        bool follows = true;
+        for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+          if (node.inputs[i] == kNone) continue;
+          const RankLayout there = home(node.inputs[i]), wanted = ways_[n][w].inputs[i];
+          cost += conversion(node.inputs[i], there, wanted);
+          follows = follows && (there == wanted || wanted.is_broadcast() || is_variable_(node.inputs[i]));
+        }
+        if (w > 0 && (cost >= best || (start == Start::following && !follows))) continue;
         best = cost;
         choice_[n] = w;
       }

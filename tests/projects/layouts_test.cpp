@@ -96,7 +96,7 @@ struct Classify : nn::Graph<Classify> {
 struct Gpt2 : nn::Graph<Gpt2> {
   models::GPT2LMHeadModel model =
       child("model", models::GPT2LMHeadModel(
-                         {.n_layer = 2, .n_head = 4, .n_embd = 64, .n_positions = 8, .vocab_size = 256}));
+                         {.n_layer = 2, .n_head = 4, .n_embd = 64, .n_positions = 8, .vocab_size = 2048}));
   optim::AdamW optimizer{model.parameters(), {.lr = 1e-3, .eps = 1e-4, .clip_grad_max_norm = 1}};
   Gpt2() { add_optimizer(optimizer); }
   Tensor build(Tensor tokens, Tensor targets) {
@@ -180,8 +180,18 @@ TEST_F(Layouts, TransformersByHeadsAndWords) {
     const std::string name = "gpt_" + std::to_string(ranks);
     emit(name, ranks);
     const std::vector<std::string> found = conversions(name);
-    // Two sums a block and direction, but of the first block backward; of the table, and of what goes back from logits.
-    EXPECT_EQ(std::count(found.begin(), found.end(), "partial_sum broadcast"), 0) << testing::PrintToString(found);
+    // Two sums a block and direction; one of the table, one of what goes back from the logits, two of the loss, which
+    // the ranks' largest logits are gathered for; and the norms of what is split.
+    EXPECT_EQ(std::count(found.begin(), found.end(), "partial_sum broadcast"), 2 * 2 * 2 + 4)
+        << testing::PrintToString(found);
+    EXPECT_EQ(std::count(found.begin(), found.end(), "split(0) broadcast"), 2) << testing::PrintToString(found);
+    EXPECT_EQ(found.size(), 2 * 2 * 2 + 4 + 2) << testing::PrintToString(found);
+    // Each rank has half of the heads, and of the tokens.
+    const ir::Graph graph = ir::read_graph((work() / name / "graph.json").string());
+    const auto type = [&](const char* parameter) { return graph.type(graph.find(parameter)).to_string(); };
+    EXPECT_EQ(type("model.transformer.h.0.attn.c_attn.weight"), "f32[64," + std::to_string(192 / ranks) + "]");
+    EXPECT_EQ(type("model.transformer.h.0.attn.c_attn.bias"), "f32[" + std::to_string(192 / ranks) + "]");
+    EXPECT_EQ(type("model.transformer.wte.weight"), "f32[" + std::to_string(2048 / ranks) + ",64]");
     train(name, l, ranks, "out_" + name, data);
     expect_near("out_gpt_one", "out_" + name, 2e-5);
   }
