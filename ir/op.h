@@ -271,7 +271,7 @@ struct OpDef {
   /// phase read its results.
   bool collective = false;
   bool by_rank = false;  ///< depends on which of several ranks computes it: never folded, never done beforehand
-  bool packs = false;   ///< OpDef::packing of others; the reference kernels take the weight as it was
+  bool packs = false;    ///< OpDef::packing of others; the reference kernels take the weight as it was
   /// An update: what it adds to the parameters is proportional to their gradients.
   bool change_is_proportional = false;
   void (*rule)(UpdateRule&) = nullptr;  ///< of an optimizer: its step (ir/update_rule.h)

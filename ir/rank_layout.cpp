@@ -111,10 +111,9 @@ std::string describe_layouts(const Graph& graph) {
     const RankLayout before = RankLayout::parse(from).value();
     const TensorType& x = graph.type(node.inputs[0]);
     const TensorType whole{x.dtype, whole_shape(x.shape, before, ranks)};
-    const double bytes = bytes_sent(before, RankLayout::parse(to).value(),
-                                    static_cast<double>(whole.shape.numel().maximum()) *
-                                        static_cast<double>(size_of(x.dtype)),
-                                    ranks);
+    const double bytes =
+        bytes_sent(before, RankLayout::parse(to).value(),
+                   static_cast<double>(whole.shape.numel().maximum()) * static_cast<double>(size_of(x.dtype)), ranks);
     const std::string module = owner_of(node.origins);
     text += graph.value(node.inputs[0]).name + " " + whole.to_string() + ": " + from + " -> " + to + ", " +
             std::to_string(static_cast<std::int64_t>(bytes)) + " bytes sent by each rank" +

@@ -150,7 +150,7 @@ struct Variable {
   Dims shape{};
   void* data = nullptr;
   Shard shard{};  ///< of several ranks that share it this one has these elements alone
-  Cut cut{};  ///< of several ranks that have it in parts this one has one alone
+  Cut cut{};      ///< of several ranks that have it in parts this one has one alone
 
   bool is_part() const { return cut.is_cut() || shard.shares(count_of(shape)); }
   /// Elements and bytes that are here; those of the variable.

@@ -61,9 +61,9 @@ void require_fit(const ir::Graph& evaluation, const ir::Graph& training) {
       const ir::Value& value = evaluation.value(v);
       const auto found = known.find(value.name);
       // One that has not been through the passes has whole tensors.
-      const bool fits = found != known.end() && found->second->kind == value.kind &&
-                        (found->second->type == value.type ||
-                         ir::whole_type(training, training.find(value.name)) == value.type);
+      const bool fits =
+          found != known.end() && found->second->kind == value.kind &&
+          (found->second->type == value.type || ir::whole_type(training, training.find(value.name)) == value.type);
       if (!fits)
         throw UserError(std::string(kEvaluationFile) + ": is not of this graph: its " + value.name + " " +
                         value.type.to_string() + " is not the graph's");

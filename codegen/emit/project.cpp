@@ -234,8 +234,8 @@ void require_tensor_ranks(const ir::Graph& graph, const Target& target) {
         .note("emit it for the CPU, or without enable_tensor_parallel()");
   if (std::none_of(graph.config.begin(), graph.config.end(),
                    [](const auto& entry) { return entry.first.starts_with(ir::kLayoutOf); }))
-    throw UserError(fmt::format("{}: no parameter or input of the graph {} has a layout", ir::kTensorParallel,
-                                graph.name))
+    throw UserError(
+        fmt::format("{}: no parameter or input of the graph {} has a layout", ir::kTensorParallel, graph.name))
         .note("mark the weights that are to be split: weight.set_layout(layout::split(0))");
 }
 
@@ -264,8 +264,8 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
     });
   } else if (options.tensor_parallel > 0) {
     if (went_through(p.graph, "split_tensors") && ir::tensor_ranks(p.graph) != options.tensor_parallel)
-      throw UserError(fmt::format("{}: the graph {} has been through the pass split_tensors", ir::kTensorParallel,
-                                  p.graph.name))
+      throw UserError(
+          fmt::format("{}: the graph {} has been through the pass split_tensors", ir::kTensorParallel, p.graph.name))
           .note("emit the graph as it was saved");
     p.graph.config[std::string(ir::kTensorParallel)] = options.tensor_parallel;
   }

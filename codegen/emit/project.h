@@ -52,7 +52,7 @@ struct EmitOptions {
   bool data_parallel = false;  ///< as nn::GraphBase::enable_data_parallel; user error for the same graphs
   int zero_stage = 0;          ///< as nn::GraphBase::enable_zero; 0: what the graph says
   std::int64_t shard_min_size = 1024;
-  std::int64_t tensor_parallel = 0;  ///< as nn::GraphBase::enable_tensor_parallel; 0: what the graph says
+  std::int64_t tensor_parallel = 0;         ///< as nn::GraphBase::enable_tensor_parallel; 0: what the graph says
   std::string data = {};                    ///< default of --data
   std::string test_data = {};               ///< default of --test-data
   std::int64_t epochs = 1;                  ///< default of --epochs

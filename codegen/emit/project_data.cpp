@@ -477,8 +477,8 @@ class Builder {
     for (const std::vector<ir::ValueId>* list : {&graph_.parameters, &graph_.states})
       for (const ir::ValueId v : *list)
         if (const ir::RankLayout layout = ir::layout_of(graph_, v); layout.is_split())
-          out_.memory.part_lines.push_back(fmt::format("GRAVEN_PART({}, {}, {})",
-                                                       string_literal(graph_.value(v).name), layout.dim, layout.blocks));
+          out_.memory.part_lines.push_back(
+              fmt::format("GRAVEN_PART({}, {}, {})", string_literal(graph_.value(v).name), layout.dim, layout.blocks));
     std::int64_t count = 0, bytes = 0;
     for (const ir::ValueId v : values_.stored()) {
       if (graph_.value(v).kind == ir::ValueKind::constant) out_.stored_constants.push_back(v);

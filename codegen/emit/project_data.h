@@ -106,7 +106,7 @@ struct ConstantText {
 struct MemoryText {
   std::vector<std::string> parameter_lines = {};
   std::vector<std::string> part_lines = {};  ///< which of them are parts of larger tensors
-  bool nests = false;  ///< lines of blocks stand between two that begin and end them
+  bool nests = false;                        ///< lines of blocks stand between two that begin and end them
   std::int64_t parameter_count = 0, parameter_bytes = 0, alignment = 64;
   bool has_weights = false, has_prepared = false, has_states = false;
   std::string example_path = {};

@@ -16,9 +16,9 @@ using nlohmann::json;
 GRAVEN_WORDS(ProjectNames, name, project, constant_prefix, name_literal, graph_name, graph_hash, generator,
              generator_version, purpose, banner, hash_banner, training, updates_in_backward, accumulates, data_parallel,
              has_ranks, shares_states, shares_gradients, shares_parameters, shard_min_size, tensor_ranks, tensor_bytes,
-             data_group, engine, needs,
-             execution_type, execution_name, scalar_math, model_extension, device_type, create_argument, on_device,
-             program_headers, api_headers, kernel_flags, kernel_flags_of_gnu, default_levels)
+             data_group, engine, needs, execution_type, execution_name, scalar_math, model_extension, device_type,
+             create_argument, on_device, program_headers, api_headers, kernel_flags, kernel_flags_of_gnu,
+             default_levels)
 GRAVEN_WORDS(TensorText, member, name_padded, element, public_type, dtype, type, shape, maxima, storage, tested,
              tested_storage, count_in_step, converted, symbolic, batched, classes, ignored, in_instance, writable)
 GRAVEN_WORDS(SymbolText, identifier, least, given_least, maximum, tested)
@@ -29,8 +29,8 @@ GRAVEN_WORDS(Signature, inputs, outputs, symbols, size_bounds, parameters, c_par
 GRAVEN_WORDS(PlanText, subject, constant, ends, guard, lines, arena_bytes, lower_bound, memory_budget, ratio)
 GRAVEN_WORDS(PlanFile, ends, file, bytes)
 GRAVEN_WORDS(ConstantText, type, name, values, comment)
-GRAVEN_WORDS(MemoryText, parameter_lines, part_lines, nests, parameter_count, parameter_bytes, alignment, has_weights, has_prepared,
-             has_states, example_path, inline_constants, plan, evaluation_plan, plans, evaluates_apart)
+GRAVEN_WORDS(MemoryText, parameter_lines, part_lines, nests, parameter_count, parameter_bytes, alignment, has_weights,
+             has_prepared, has_states, example_path, inline_constants, plan, evaluation_plan, plans, evaluates_apart)
 GRAVEN_WORDS(GroupText, lr, schedule)
 GRAVEN_WORDS(LossText, expression, element, stage)
 GRAVEN_WORDS(ScoresText, element, dtype, maxima, tested, expression, writable, storage)

@@ -60,8 +60,8 @@ const OpDef kConvertLayout{
         [] {
           std::vector<TestCase> cases;
           const auto add = [&](DType d, const Shape& shape, std::string from, std::string to, std::int64_t ranks) {
-            cases.push_back({.note = std::string(name(d)) + " " + shape.to_string() + ", " + from + " to " + to +
-                                     ", " + std::to_string(ranks) + " ranks",
+            cases.push_back({.note = std::string(name(d)) + " " + shape.to_string() + ", " + from + " to " + to + ", " +
+                                     std::to_string(ranks) + " ranks",
                              .inputs = {ops::random(d, shape, is_floating(d) ? -1 : 0, is_floating(d) ? 1 : 2)},
                              .attributes = {{"from", std::move(from)}, {"to", std::move(to)}, {"ranks", ranks}},
                              .gradient = false});

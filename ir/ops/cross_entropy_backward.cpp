@@ -28,7 +28,8 @@ static std::vector<ValueId> gradient_of_own_classes(Graph& graph, const Node& no
   const ValueId of_row = b.add(kWhere, {counts, scale, b.scalar(0, dtype)}, {}, "scale_of_rows");
   const ValueId scales = b.add(kReshape, {of_row}, {{"shape", column}}, "scale_column");
   // Less one at the label.
-  const ValueId classes = b.add(kArange, {}, {{"start", 0.0}, {"step", 1.0}, {"shape", Shape{p[1]}}, {"dtype", DType::i64}}, "classes");
+  const ValueId classes =
+      b.add(kArange, {}, {{"start", 0.0}, {"step", 1.0}, {"shape", Shape{p[1]}}, {"dtype", DType::i64}}, "classes");
   const ValueId at = b.add(kReshape, {own}, {{"shape", column}}, "own_column");
   const ValueId is_mine = b.add(kReshape, {mine}, {{"shape", column}}, "mine_column");
   const ValueId same = b.add(kEq, {classes, at}, {}, "same");

@@ -43,8 +43,8 @@ static std::vector<ValueId> add_to_own_rows(Graph& graph, const Node& node, cons
                                             std::int64_t ranks) {
   const ops::RankNodes b(graph, node);
   const std::int64_t size = node.attributes.integer("size") / ranks, skipped = node.attributes.integer("skipped");
-  const auto [own, mine] = b.index_on_rank(
-      inputs[1], size, ranks, skipped < 0 ? std::nullopt : std::optional<std::int64_t>(skipped));
+  const auto [own, mine] =
+      b.index_on_rank(inputs[1], size, ranks, skipped < 0 ? std::nullopt : std::optional<std::int64_t>(skipped));
   const Shape x = b.shape(inputs[0]);
   Shape column{x[0]};
   while (column.rank() < x.rank()) column.push_back(1);
@@ -58,8 +58,7 @@ static void layouts_of_index_add(RankRules& rules) {
   const Attributes& a = rules.node().attributes();
   const std::int64_t dim = a.integer("dim");
   for (std::size_t d = 0; d < rules.input(0).rank(); ++d)
-    if (static_cast<std::int64_t>(d) != dim)
-      ops::split_alike(rules, static_cast<std::int64_t>(d), {0, 2}, {0});
+    if (static_cast<std::int64_t>(d) != dim) ops::split_alike(rules, static_cast<std::int64_t>(d), {0, 2}, {0});
   if (rules.has_input(2) || !is_floating(rules.node().input(0).dtype)) return;
   rules.each_split(rules.input(0), dim, [&](const RankLayout& layout) {
     RankLayouts way = rules.way();

@@ -33,7 +33,10 @@ const OpDef kIndexOnRank{
                                std::optional<std::int64_t> ignored) {
             cases.push_back({.note = std::move(note),
                              .inputs = {ops::index_input(std::move(shape), size * ranks)},
-                             .attributes = {{"size", size}, {"ranks", ranks}, {"ignores", ignored.has_value()}, {"ignored", ignored.value_or(0)}},
+                             .attributes = {{"size", size},
+                                            {"ranks", ranks},
+                                            {"ignores", ignored.has_value()},
+                                            {"ignored", ignored.value_or(0)}},
                              .gradient = false});
           };
           add("two ranks", {4, 9}, 7, 2, {});

@@ -33,7 +33,8 @@ const OpDef kLayerNorm{
     .outputs = {"y", "mean", "rstd"},
     .infer = infer_layer_norm,
     .gradient = gradient_layer_norm,
-    .rank_layouts = [](RankRules& rules) {
+    .rank_layouts =
+        [](RankRules& rules) {
           ops::row_layouts(rules, rules.node().attributes().integer("dims"), {0}, {0, 1, 2}, {});
         },
     .cost =

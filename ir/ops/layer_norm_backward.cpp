@@ -25,7 +25,8 @@ const OpDef kLayerNormBackward{
     .attributes = ops::layer_norm_attributes(),
     .outputs = {"dx", "dweight", "dbias"},
     .infer = infer_layer_norm_backward,
-    .rank_layouts = [](RankRules& rules) {
+    .rank_layouts =
+        [](RankRules& rules) {
           ops::row_layouts(rules, rules.node().attributes().integer("dims"), {0, 1, 3, 4}, {0}, {1, 2});
         },
     .cost =

@@ -11,6 +11,26 @@ static void gradient_mean(GradientBuilder& g) {
                   {{"shape", g.type(g.input(0)).shape}}));
 }
 
+/// The mean of what a rank has is that of all, but for the number of the ranks.
+static std::vector<ValueId> term_of_mean(Graph& graph, const Node& node, const std::vector<ValueId>& inputs,
+                                         std::int64_t ranks) {
+  const ops::RankNodes b(graph, node);
+  const ValueId own = b.add(kMean, {inputs[0]}, node.attributes, "own_mean");
+  return {b.add(kDiv, {own, b.scalar(static_cast<double>(ranks), b.dtype(own))}, {}, "term")};
+}
+
+static void layouts_of_mean(RankRules& rules) {
+  ops::reduction_layouts(rules, false);
+  for (const std::int64_t d : rules.node().attributes().integers("dims"))
+    rules.each_split(rules.input(0), d, [&](const RankLayout& layout) {
+      RankLayouts way = rules.way();
+      way.inputs[0] = layout;
+      way.outputs[0] = RankLayout::partial_sum();
+      way.nodes = term_of_mean;
+      rules.add(std::move(way));
+    });
+}
+
 const OpDef kMean{
     .name = "mean",
     .doc = "y = the sum of x over dims, divided by their number of elements; NaN for none.",
@@ -19,7 +39,7 @@ const OpDef kMean{
     .infer = [](InferContext& c) { ops::infer_reduction(c, false); },
     .gradient = gradient_mean,
     .layout = {ImageLayout::Rule::reduces},
-    .rank_layouts = [](RankRules& rules) { ops::reduction_layouts(rules, false); },
+    .rank_layouts = layouts_of_mean,
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .remark = ops::reduction_remark,

@@ -32,9 +32,8 @@ const OpDef kRmsNorm{
     .outputs = {"y", "rstd"},
     .infer = infer_rms_norm,
     .gradient = gradient_rms_norm,
-    .rank_layouts = [](RankRules& rules) {
-          ops::row_layouts(rules, rules.node().attributes().integer("dims"), {0}, {0, 1}, {});
-        },
+    .rank_layouts =
+        [](RankRules& rules) { ops::row_layouts(rules, rules.node().attributes().integer("dims"), {0}, {0, 1}, {}); },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 4 * static_cast<double>(node.output().shape.numel().maximum())};

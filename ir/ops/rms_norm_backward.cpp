@@ -22,7 +22,8 @@ const OpDef kRmsNormBackward{
     .attributes = ops::layer_norm_attributes(),
     .outputs = {"dx", "dweight"},
     .infer = infer_rms_norm_backward,
-    .rank_layouts = [](RankRules& rules) {
+    .rank_layouts =
+        [](RankRules& rules) {
           ops::row_layouts(rules, rules.node().attributes().integer("dims"), {0, 1, 3}, {0}, {1});
         },
     .cost =

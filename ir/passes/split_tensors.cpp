@@ -36,9 +36,8 @@ constexpr double kBytesPerSecond = 1e9, kMessageSeconds = 2e-5, kCallSeconds = 1
 bool has_states_of_its_shape(const Node& update) {
   const OpDef& op = *update.op;
   return op.rule != nullptr && UpdateRule(op, update.attributes, false).norms().empty() &&
-         std::all_of(op.inputs.begin(), op.inputs.end(), [](const InputSpec& s) {
-           return s.role != InputRole::state || s.shape == StateShape::parameter;
-         });
+         std::all_of(op.inputs.begin(), op.inputs.end(),
+                     [](const InputSpec& s) { return s.role != InputRole::state || s.shape == StateShape::parameter; });
 }
 
 /// Where each tensor lies: the variables' layouts and the nodes' ways, and what they cost.
@@ -147,7 +146,8 @@ class Search {
     const ValueId variable_id = variables_(v);
     if (variable_id == kNone) return {};
     return follows_(variable_id) != kNone ? variable(follows_(variable_id))
-                                          : is_variable_(variable_id) ? variable(variable_id) : raw(variable_id);
+           : is_variable_(variable_id)    ? variable(variable_id)
+                                          : raw(variable_id);
   }
 
   /// A dimension of which slices are cut may be split in as many blocks.
@@ -221,8 +221,7 @@ class Search {
     for (const Node& node : graph_.nodes)
       if (is_update(*node.op) && !has_states_of_its_shape(node)) {
         const InputRange parameters = input_range(node, InputRole::parameter);
-        for (std::size_t i = 0; i < parameters.count; ++i)
-          whole[variables_(node.inputs[parameters.begin + i])] = &node;
+        for (std::size_t i = 0; i < parameters.count; ++i) whole[variables_(node.inputs[parameters.begin + i])] = &node;
       }
     for (const ValueId v : graph_.parameters) {
       std::vector<RankLayout>& candidates = candidates_[v];
@@ -241,15 +240,14 @@ class Search {
         continue;
       }
       const RankLayout layout = mark->second;
-      if (layout.is_partial())
-        refuse(v, "expected split(dimension) or broadcast of a parameter, found partial_sum");
+      if (layout.is_partial()) refuse(v, "expected split(dimension) or broadcast of a parameter, found partial_sum");
       if (layout.is_split() && whole(v) != nullptr)
         refuse(v, "expected an optimizer whose elements are updated one by one of what is split, found " +
                       std::string(whole(v)->op->name));
       if (layout.is_split() && is_kept) refuse(v, "a buffer that its operator changes cannot be split");
       if (!can_have(shape, layout, ranks_))
-        refuse(v, layout.to_string() + " of " + std::to_string(ranks_) +
-                      " ranks: expected a dimension that they divide");
+        refuse(v,
+               layout.to_string() + " of " + std::to_string(ranks_) + " ranks: expected a dimension that they divide");
       if (layout.is_split() && !chosen) {
         candidates_in_blocks_[v] = true;
         for (const std::int64_t b : blocks_)
@@ -261,8 +259,8 @@ class Search {
     }
     for (const auto& [v, layout] : marks_)
       if (!is_variable_(v) && !can_have(graph_.type(v).shape, layout, ranks_))
-        refuse(v, layout.to_string() + " of " + std::to_string(ranks_) +
-                      " ranks: expected a dimension that they divide");
+        refuse(v,
+               layout.to_string() + " of " + std::to_string(ranks_) + " ranks: expected a dimension that they divide");
       else if (layout.is_partial() && !is_floating(graph_.type(v).dtype))
         refuse(v, "expected a floating-point number, of which there are terms");
   }
@@ -274,8 +272,8 @@ class Search {
   double conversion(ValueId v, const RankLayout& from, const RankLayout& to) const {
     if (from == to) return 0;
     const double sent = bytes_sent(from, to, bytes(v), ranks_);
-    return (sent > 0 ? sent / kBytesPerSecond + kMessageSeconds : 0) +
-           kCallSeconds + seconds_of({.flops = 0, .bytes = bytes(v)});
+    return (sent > 0 ? sent / kBytesPerSecond + kMessageSeconds : 0) + kCallSeconds +
+           seconds_of({.flops = 0, .bytes = bytes(v)});
   }
   /// Of a value: all conversions of it.
   double cost_of_value(ValueId v) const {
@@ -344,8 +342,8 @@ class Search {
     }
   }
 
-  /// What a search begins with: node after node the cheapest way of those that take what is computed as it is, or whole;
-  /// the cheapest of all; or all whole.
+  /// What a search begins with: node after node the cheapest way of those that take what is computed as it is, or
+  /// whole; the cheapest of all; or all whole.
   enum class Start : std::uint8_t { following, cheapest, whole };
 
   void begin(Start start) {
@@ -503,8 +501,7 @@ class Splitter {
   /// others.
   void join_norms(Node& node) {
     std::vector<ValueId> parts, others;
-    for (const ValueId v : node.inputs)
-      (is_part_(v) ? parts : others).push_back(v);
+    for (const ValueId v : node.inputs) (is_part_(v) ? parts : others).push_back(v);
     if (parts.empty()) return;
     const std::string name = graph_.value(node.outputs[0]).name;
     const ValueId own = graph_.add_node(kGradientNorm, parts, {{"norm_type", node.attributes.at("norm_type")}},
@@ -517,10 +514,9 @@ class Splitter {
 
   ValueId convert(ValueId v, const RankLayout& from, const RankLayout& to, const Origins& origins, Phase phase,
                   std::string name) {
-    return graph_.add_node(
-        kConvertLayout, {v},
-        {{"from", from.to_string()}, {"to", to.to_string()}, {"ranks", search_.ranks()}}, origins, phase,
-        std::move(name))[0];
+    return graph_.add_node(kConvertLayout, {v},
+                           {{"from", from.to_string()}, {"to", to.to_string()}, {"ranks", search_.ranks()}}, origins,
+                           phase, std::move(name))[0];
   }
   /// To what the user has marked.
   void mark(ValueId v, const Origins& origins, Phase phase) {
@@ -593,8 +589,7 @@ void require_alone(const Graph& graph, const char* what, bool asks) {
 
 void split_tensors(Graph& graph, const PassOptions&) {
   require_alone(graph, "stages of a pipeline (set_stage)", has_stages(graph));
-  require_alone(graph, "shards of states, gradients or parameters (enable_zero)",
-                graph.number(kZeroStage).has_value());
+  require_alone(graph, "shards of states, gradients or parameters (enable_zero)", graph.number(kZeroStage).has_value());
   require_alone(graph, "scaled losses (set_grad_scaler)", scales_losses(graph));
   const Graph whole = graph;
   Search search(whole);

@@ -111,18 +111,16 @@ inline void convert_layout(Threads& threads, const convert_layout_config& c, T* 
     if (c.to == 0)
       copy_elements(y, x, c.n);
     else
-      each_run(c.n, ranks, c.to, rank, [&](std::int64_t at, std::int64_t own, std::int64_t count) {
-        copy_elements(y + own, x + at, count);
-      });
+      each_run(c.n, ranks, c.to, rank,
+               [&](std::int64_t at, std::int64_t own, std::int64_t count) { copy_elements(y + own, x + at, count); });
   } else if (c.from < 0) {
     add_up(threads, c, team, y, x, rows, other);
   } else if (c.to <= 0) {
     // Its own part, among those of the others or among zeros.
     if (alone || c.to < 0) {
       zero_elements(y, c.n);
-      each_run(c.n, ranks, c.from, rank, [&](std::int64_t at, std::int64_t own, std::int64_t count) {
-        copy_elements(y + at, x + own, count);
-      });
+      each_run(c.n, ranks, c.from, rank,
+               [&](std::int64_t at, std::int64_t own, std::int64_t count) { copy_elements(y + at, x + own, count); });
       return;
     }
     team->gather(x, rows, part * static_cast<std::int64_t>(sizeof(T)));

@@ -104,7 +104,15 @@ __global__ void dropout_kernel(dropout_config config, bool all, std::uint32_t th
     load_four(values, x + block * 4, count, vectors);
     const random_words words = draw(*seed, config.stream, *step, block);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) values[i] = !all && words.word[i] >= threshold ? values[i] * scale : T(0);
+    for (int i = 0; i < 4; ++i) {
+      std::uint32_t word = words.word[i];
+      if (config.ranks > 1) {
+        // The first rank's place in the whole tensor.
+        const std::int64_t own = block * 4 + i, place = own / config.run * config.ranks * config.run + own % config.run;
+        word = draw(*seed, config.stream, *step, place / 4).word[place % 4];
+      }
+      values[i] = !all && word >= threshold ? values[i] * scale : T(0);
+    }
     store_four(y + block * 4, values, count, vectors);
   }
 }

@@ -48,8 +48,8 @@
 @{ line }@
 {% endfor %}
 {% if tensor_ranks > 1 %}
-// Of these each of @{ tensor_ranks }@ ranks has a part, of the shape above: of the whole tensor a piece of each block of a
-// dimension.
+// Of these each of @{ tensor_ranks }@ ranks has a part, of the shape above: a piece of each block of one of the whole
+// tensor's dimensions.
 #ifdef GRAVEN_PART
 {% for line in part_lines %}
 @{ line }@

@@ -53,8 +53,7 @@ std::vector<std::string> conversions(const std::string& project) {
   std::vector<std::string> found;
   const ir::Graph graph = ir::read_graph((work() / project / "graph.json").string());
   for (const ir::Node& node : graph.nodes)
-    if (node.is(ir::kConvertLayout))
-      found.push_back(node.attributes.text("from") + " " + node.attributes.text("to"));
+    if (node.is(ir::kConvertLayout)) found.push_back(node.attributes.text("from") + " " + node.attributes.text("to"));
   return found;
 }
 
@@ -95,8 +94,8 @@ struct Classify : nn::Graph<Classify> {
 
 struct Gpt2 : nn::Graph<Gpt2> {
   models::GPT2LMHeadModel model =
-      child("model", models::GPT2LMHeadModel(
-                         {.n_layer = 2, .n_head = 4, .n_embd = 64, .n_positions = 8, .vocab_size = 2048}));
+      child("model",
+            models::GPT2LMHeadModel({.n_layer = 2, .n_head = 4, .n_embd = 64, .n_positions = 8, .vocab_size = 2048}));
   optim::AdamW optimizer{model.parameters(), {.lr = 1e-3, .eps = 1e-4, .clip_grad_max_norm = 1}};
   Gpt2() { add_optimizer(optimizer); }
   Tensor build(Tensor tokens, Tensor targets) {
