@@ -949,6 +949,14 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
   // Whether what was asked for goes together.
   (void)ir::accumulation_steps(graph);
   (void)ir::scales_losses(graph);
+  std::string layouts;
+  if (state_->tensor_ranks > 1) {
+    ir::Graph split = graph;
+    ir::PassOptions passes;
+    passes.to = "split_tensors";
+    ir::finish_passes(split, passes);
+    layouts = ir::describe_layouts(split);
+  }
   return_what_was_seen(graph);
   const int level = state_->debug_level;
   if (state_->now.trace) {  // with dynamic input shapes
@@ -964,17 +972,11 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
   const double milliseconds = recording.stopwatch.seconds() * 1e3;
   if (level >= 1) {
     std::fputs(fmt::format("{}\n", state_->text(level - 1)).c_str(), stderr);
+    if (level >= 2) std::fputs(layouts.c_str(), stderr);
     if (const std::string names = without_optimizer(graph); !names.empty())
       std::fputs(
           fmt::format("{} in no optimizer, though a loss depends on them: {}.\n", state_->log_name(), names).c_str(),
           stderr);
-  }
-  if (level >= 2 && state_->tensor_ranks > 1) {
-    ir::Graph split = graph;
-    ir::PassOptions passes;
-    passes.to = "split_tensors";
-    ir::finish_passes(split, passes);
-    std::fputs(ir::describe_layouts(split).c_str(), stderr);
   }
   if (level >= 0)
     std::fputs(fmt::format("{} end building graph: {} operators, {:.1f} ms.\n", state_->log_name(), graph.nodes.size(),

@@ -2,17 +2,23 @@
 // what one process does, whatever is split, and so is what their checkpoints hold.
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "codegen/emit/project.h"
 #include "graven/graven.h"
 #include "ir/json.h"
 #include "ir/ops.h"
+#include "ir/rank_layout.h"
+#include "kernels/cpu/convert_layout.h"
 #include "tests/frontend/error_text.h"
 #include "tests/projects/data.h"
 #include "tests/projects/launchers.h"
@@ -152,6 +158,36 @@ TEST_F(Layouts, LinearLayersByColumnsAndRows) {
   train("three", l, 3, "out_three", data);
   train("rows", l, 2, "out_rows", data);
   for (const char* out : {"out_two", "out_three", "out_rows"}) expect_near("out_one", out, 2e-5);
+  // Stopped and gone on with, bit for bit; with the bytes that have to be sent, and no more.
+  train("two", l, 2, "out_cut", {"--data", path("data"), "--epochs", "2", "--steps", "7"});
+  train("two", l, 2, "out_cut", {"--data", path("data"), "--epochs", "2", "--resume"});
+  for (const char* file : {"weights.safetensors", "optimizer.safetensors", "manifest.json"})
+    EXPECT_EQ(read_file(path("out_two/latest/") + file), read_file(path("out_cut/latest/") + file)) << file;
+  const ProcessResult bench =
+      tests::run_ranks(l, 2, program("two", l),
+                       {"--bench", "4", "--threads", "1", "--weights", path("two/weights.safetensors")}, work());
+  ASSERT_EQ(bench.exit_status, 0) << bench.output;
+  const std::size_t begin = bench.output.find("{\"peer\"");
+  const auto line = nlohmann::json::parse(bench.output.substr(begin, bench.output.find('\n', begin) - begin));
+  EXPECT_GT(line.at("least_sent_bytes").get<double>(), 0);
+  EXPECT_LE(line.at("sent_bytes").get<double>(), 1.02 * line.at("least_sent_bytes").get<double>());
+  EXPECT_GE(line.at("sent_bytes").get<double>(), 0.98 * line.at("least_sent_bytes").get<double>());
+  // A weight of the whole model goes on in a program of another number.
+  train("three", l, 3, "out_weights",
+        {"--data", path("data"), "--steps", "1", "--weights", path("out_two/latest/weights.safetensors")});
+  // Numbers of ranks that it is not made for, and a rank that dies.
+  for (const int ranks : {1, 2}) {
+    const ProcessResult r = tests::run_ranks(l, ranks, program("three", l), {"--data", path("data")}, work());
+    EXPECT_NE(r.exit_status, 0);
+    EXPECT_NE(r.output.find("ranks: expected 3 ranks, which have the tensors of the model in parts"), std::string::npos)
+        << r.output;
+  }
+  const ProcessResult killed = tests::signal_one_rank(l, 3, program("three", l),
+                                                      {"--data", path("data"), "--out", path("out_killed"), "--epochs",
+                                                       "1000000", "--checkpoint-every", "5", "--threads", "1"},
+                                                      "KILL", path("out_killed"));
+  EXPECT_EQ(killed.output.find("status 0"), std::string::npos) << killed.output;
+  EXPECT_FALSE(nn::load(path("out_killed/latest/weights.safetensors")).empty());
   // Rows of ranks with batches of their own: two of two, beside one process that has two batches a step.
   const std::vector<std::string> twice = {"--data", path("data"), "--epochs", "2", "--accumulation-steps", "1"};
   train("two", l, 4, "out_two_of_two", twice);
@@ -194,6 +230,187 @@ TEST_F(Layouts, TransformersByHeadsAndWords) {
     train(name, l, ranks, "out_" + name, data);
     expect_near("out_gpt_one", "out_" + name, 2e-5);
   }
+}
+
+TEST_F(Layouts, MixedPrecisionAndRecomputation) {
+  if (launchers().empty()) GTEST_SKIP() << "no MPI is installed (scripts/packages.txt)";
+  const Launcher l = launchers().back();
+  const auto emit = [&](const std::string& name, std::int64_t ranks) {
+    manual_seed(4);
+    Gpt2 graph;
+    mark(graph);
+    if (ranks > 1) graph.enable_tensor_parallel(ranks);
+    graph.enable_amp();
+    graph.model.transformer.h[0].activation_checkpointing();
+    graph.compile(spec({2, 8}, i64, "tokens"), spec({2, 8}, i64, "targets"));
+    codegen::emit(graph, work() / name, {.name = name, .format = false});
+    build(name, l);
+  };
+  const std::vector<std::string> data = {"--data", path("text.txt"), "--data-format", "text", "--steps", "4"};
+  emit("amp_one", 1);
+  emit("amp_two", 2);
+  train("amp_one", l, 1, "out_amp_one", data);
+  train("amp_two", l, 2, "out_amp_two", data);
+  // bf16 has eight bits, and sums of halves are rounded otherwise.
+  expect_near("out_amp_one", "out_amp_two", 0.02);
+}
+
+/// Ranks that are threads of this process.
+class ThreadTeam : public kernels::Team {
+ public:
+  struct Shared {
+    explicit Shared(int ranks) : barrier(ranks), rows(static_cast<std::size_t>(ranks)) {}
+    std::barrier<> barrier;
+    std::vector<const std::byte*> rows;
+  };
+  ThreadTeam(Shared& shared, int rank) : shared_(shared), rank_(rank) {}
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(shared_.rows.size()); }
+  void exchange(const void* rows, void* received, std::int64_t bytes) override {
+    copy(rows, received, bytes, rank_ * bytes);
+  }
+  void gather(const void* own, void* rows, std::int64_t bytes) override { copy(own, rows, bytes, 0); }
+
+ private:
+  void copy(const void* own, void* to, std::int64_t bytes, std::int64_t offset) {
+    shared_.rows[static_cast<std::size_t>(rank_)] = static_cast<const std::byte*>(own);
+    shared_.barrier.arrive_and_wait();
+    for (std::size_t r = 0; r < shared_.rows.size(); ++r)
+      std::memcpy(static_cast<std::byte*>(to) + static_cast<std::int64_t>(r) * bytes, shared_.rows[r] + offset,
+                  static_cast<std::size_t>(bytes));
+    shared_.barrier.arrive_and_wait();
+  }
+  Shared& shared_;
+  int rank_;
+};
+
+TEST(Conversions, OfEachLayoutToEachOther) {
+  const ir::Shape shape{6, 12, 2};
+  constexpr std::int64_t n = 6 * 12 * 2;
+  using ir::RankLayout;
+  const RankLayout layouts[] = {{},
+                                RankLayout::split(0),
+                                RankLayout::split(1),
+                                RankLayout::split(1, 2),
+                                RankLayout::split(0, 3),
+                                RankLayout::partial_sum()};
+  const auto run_of = [&](const RankLayout& l, std::int64_t ranks) -> std::int64_t {
+    if (!l.is_split()) return l.is_partial() ? -1 : 0;
+    return l.dim == 0 ? 6 / (l.blocks * ranks) * 24 : 12 / (l.blocks * ranks) * 2;
+  };
+  // What a rank has by the definition: of terms each rank has another one.
+  const auto part = [&](const RankLayout& l, std::int64_t ranks, std::int64_t rank) {
+    std::vector<float> own;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const float value = static_cast<float>(i + 1);
+      const std::int64_t place[] = {i / 24, i / 2 % 12}, size[] = {6, 12};
+      if (l.is_partial())
+        own.push_back(rank + 1 < ranks ? value * static_cast<float>(rank)
+                                       : value * static_cast<float>(1 - (ranks - 1) * (ranks - 2) / 2));
+      else if (!l.is_split() || place[l.dim] % (size[l.dim] / l.blocks) / (size[l.dim] / l.blocks / ranks) == rank)
+        own.push_back(value);
+    }
+    return own;
+  };
+  for (const int ranks : {1, 2, 3})
+    for (const RankLayout& from : layouts)
+      for (const RankLayout& to : layouts) {
+        if (!ir::can_have(shape, from, ranks) || !ir::can_have(shape, to, ranks)) continue;
+        std::vector<std::vector<float>> results(static_cast<std::size_t>(ranks));
+        ThreadTeam::Shared shared(ranks);
+        std::vector<std::thread> threads;
+        for (int r = 0; r < ranks; ++r)
+          threads.emplace_back([&, r] {
+            ThreadTeam team(shared, r);
+            kernels::Threads one(1);
+            one.set_team(&team);
+            const std::vector<float> x = part(from, ranks, r);
+            std::vector<float> y(part(to, ranks, r).size(), -1), room(static_cast<std::size_t>(2 * (n + ranks)));
+            kernels::convert_layout<float>(
+                one, {.n = n, .ranks = ranks, .from = run_of(from, ranks), .to = run_of(to, ranks)}, y.data(), x.data(),
+                room.data());
+            results[static_cast<std::size_t>(r)] = y;
+          });
+        for (std::thread& t : threads) t.join();
+        const std::string what = from.to_string() + " to " + to.to_string() + ", " + std::to_string(ranks) + " ranks";
+        if (to.is_partial()) {
+          std::vector<float> sum(static_cast<std::size_t>(n), 0);
+          for (const std::vector<float>& y : results)
+            for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += y[i];
+          EXPECT_EQ(sum, part({}, ranks, 0)) << what;
+        } else {
+          for (int r = 0; r < ranks; ++r)
+            EXPECT_EQ(results[static_cast<std::size_t>(r)], part(to, ranks, r)) << what << ", rank " << r;
+        }
+      }
+}
+
+TEST(LayoutsOfGraphs, WhatUsersMaySayWrongly) {
+  struct Small : nn::Graph<Small> {
+    nn::Linear model = child("model", nn::Linear(kFeatures, 40));
+    using GraphBase::add_optimizer;
+    std::function<void(Tensor&)> marks = [](Tensor&) {};
+    bool trains = true;
+    Tensor build(Tensor x) {
+      Tensor y = model(x);
+      marks(y);
+      Tensor loss = y.square().mean();
+      if (trains) loss.backward();
+      return loss;
+    }
+  };
+  const auto said = [](auto change) {
+    Small graph;
+    return test::error_of([&] {
+      graph.model.weight.set_layout(layout::split(0));
+      change(graph);
+      if (!graph.training() && graph.trains) {
+        optim::SGD sgd(graph.model.parameters(), {.lr = 0.1});
+        graph.add_optimizer(sgd);
+      }
+      graph.enable_tensor_parallel(4);
+      graph.compile(spec({4, kFeatures}, "x"));
+      codegen::emit(graph, work() / "small", {.name = "small", .selftest = 0, .format = false});
+    });
+  };
+  const struct {
+    std::string text, expected;
+  } cases[] = {
+      {said([](Small&) {}), "no error"},
+      {said([](Small& g) { g.model.weight.set_layout(layout::split(1)); }),
+       "set_layout: model.weight f32[40,6]: split(1) of 4 ranks: expected a dimension that they divide"},
+      {said([](Small& g) { g.model.weight.set_layout(layout::split(2)); }),
+       "split(2): expected a dimension of f32[40,6]"},
+      {said([](Small& g) { g.model.weight.set_layout(layout::partial_sum()); }),
+       "expected split(dimension) or broadcast of a parameter, found partial_sum"},
+      {said([](Small& g) { g.marks = [](Tensor& y) { y.set_layout(layout::split(-1)); }; }), "no error"},
+      {said([](Small& g) { g.marks = [](Tensor& y) { y.set_layout(layout::partial_sum()); }; }), "no error"},
+      {said([](Small& g) { g.marks = [](Tensor& y) { (y > 0).set_layout(layout::partial_sum()); }; }),
+       "expected floating-point numbers, of which there are terms"},
+      {said([](Small&) { zeros({4, 4}).set_layout(layout::split(0)); }),
+       "expected a parameter or buffer of a module, or a tensor within build()"},
+      {said([](Small& g) { g.model.weight.set_layout(layout::broadcast()); }), "no error"},
+      {said([](Small& g) {
+         optim::LAMB lamb(g.model.parameters(), {.lr = 0.1});
+         g.add_optimizer(lamb);
+       }),
+       "expected an optimizer whose elements are updated one by one of what is split, found lamb"},
+      {said([](Small& g) { g.model.set_stage(0); }), "asks for stages of a pipeline (set_stage)"},
+      {said([](Small& g) { g.enable_zero(1); }), "(enable_zero): one of the two"},
+      {said([](Small& g) { g.set_grad_scaler(amp::GradScaler()); }), "scaled losses (set_grad_scaler)"},
+      {said([](Small& g) { g.enable_tensor_parallel(0); }), "expected a number of ranks from 1 to 65536, got 0"},
+      {said([](Small& g) { g.trains = false; }), "only training programs run on several ranks"},
+  };
+  for (const auto& c : cases) EXPECT_NE(c.text.find(c.expected), std::string::npos) << c.expected << "\n" << c.text;
+  // In the host's process there is one rank, which has all.
+  Small graph;
+  graph.model.weight.set_layout(layout::split(0));
+  optim::SGD sgd(graph.model.parameters(), {.lr = 0.0});
+  graph.add_optimizer(sgd);
+  graph.enable_tensor_parallel(4);
+  EXPECT_NE(graph.repr().find("tensor_parallel=4"), std::string::npos);
+  const Tensor x = randn({4, kFeatures});
+  EXPECT_NEAR(graph(x).item<float>(), graph.model(x).square().mean().item<float>(), 1e-6);
 }
 
 }  // namespace
