@@ -22,6 +22,7 @@
 #include "codegen/plan/plan.h"
 #include "ir/diagnostic.h"
 #include "ir/passes/pass.h"
+#include "ir/rank_layout.h"
 #include "ir/stages.h"
 #include "machine.h"
 #include "scale.h"
@@ -49,6 +50,7 @@ struct Settings {
   bool data_parallel = false;
   int zero_stage = 0;
   int stages = 1;
+  int tensor_ranks = 1;
   bool emit_only = false;
 };
 
@@ -72,6 +74,19 @@ void split_blocks(graven::ir::Graph& graph, int stages) {
   graph.config.erase(std::string(graven::ir::kUpdateInBackward));
 }
 
+/// GPT-2's blocks in parts: some columns of what a product gives, heads among them, and the rows of the next one.
+void split_weights(graven::ir::Graph& graph) {
+  bool found = false;
+  for (const graven::ir::ModuleInfo& m : graph.modules) {
+    if (m.class_name != "GPT2Block") continue;
+    found = true;
+    for (const auto& [weight, layout] : {std::pair("attn.c_attn", "split(1)"), std::pair("attn.c_proj", "split(0)"),
+                                         std::pair("mlp.c_fc", "split(1)"), std::pair("mlp.c_proj", "split(0)")})
+      graph.config[std::string(graven::ir::kLayoutOf) + m.path + "." + weight + ".weight"] = std::string(layout);
+  }
+  if (!found) throw graven::UserError("--tensor-parallel: expected a workload that trains GPT-2");
+}
+
 int bench(const Settings& settings) {
   const std::string& name = settings.workload;
   std::string directory = settings.directory;
@@ -86,18 +101,20 @@ int bench(const Settings& settings) {
     std::string base = graven::codegen::ArtefactCache::default_directory();
     if (base.empty()) base = fs::temp_directory_path() / "graven";
     directory = base + (on_gpu ? "/bench-cuda/" : "/bench/") + name + settings.amp + (ranks ? "-ranks" : "") +
-                (settings.stages > 1 ? "-stages" : "");
+                (settings.stages > 1 ? "-stages" : "") + (settings.tensor_ranks > 1 ? "-parts" : "");
   }
   fs::create_directories(directory);
   // A gradient that is used up within backward has no mean over ranks.
   if (ranks) workload.graph.config.erase(std::string(graven::ir::kUpdateInBackward));
   if (settings.stages > 1) split_blocks(workload.graph, settings.stages);
+  if (settings.tensor_ranks > 1) split_weights(workload.graph);
   graven::codegen::EmitOptions options;
   options.name = "bench";
   options.weights = workload.weights;
   options.target = settings.target;
   options.data_parallel = ranks;
   options.zero_stage = settings.zero_stage;
+  if (settings.tensor_ranks > 1) options.tensor_parallel = settings.tensor_ranks;
   graven::codegen::emit(workload.graph, directory, options);
   if (settings.emit_only) return 0;
   const std::string program = graven::codegen::build_project(directory);
@@ -162,6 +179,9 @@ int main(int argc, char** argv) {
   app.add_option("--zero", settings.zero_stage,
                  "Such ranks share the states of optimizers (1), gradients (2), and parameters (3)")
       ->check(CLI::Range(1, 3));
+  app.add_option("--tensor-parallel", settings.tensor_ranks,
+                 "Ranks that have GPT-2's weights in parts, likewise with --emit-only")
+      ->check(CLI::Range(1, 64));
   app.add_option("--stages", settings.stages,
                  "Stages of a pipeline that GPT-2's blocks are split into, likewise with --emit-only")
       ->check(CLI::Range(1, 64));
