@@ -185,6 +185,7 @@ struct GraphState {
   bool compress_memory = false;
   int outputs_buffer_size = graven::detail::kOutputsBufferSize;
   bool fuses_model_update = true, fuses_add_to_output = true, fuses_cast_scale = true;
+  bool convolutions_by_heuristic = true;
   std::int64_t steps = 0;  ///< training calls, those too whose update was skipped
 
   /// What build() recorded for inputs of certain types, and, once it has run, its program.
@@ -218,6 +219,7 @@ struct GraphState {
     if (!fuses_model_update) set(ir::kNoModelUpdateFusion, true);
     if (!fuses_add_to_output) set(ir::kNoAddToOutputFusion, true);
     if (!fuses_cast_scale) set(ir::kNoCastScaleFusion, true);
+    if (!convolutions_by_heuristic) set(ir::kMeasuredConvolutions, true);
   }
   /// The same for print.
   std::string configuration() const {
@@ -231,6 +233,7 @@ struct GraphState {
     if (!fuses_model_update) text += ", fuse_model_update_ops=False";
     if (!fuses_add_to_output) text += ", fuse_add_to_output=False";
     if (!fuses_cast_scale) text += ", fuse_cast_scale=False";
+    if (!convolutions_by_heuristic) text += ", cudnn_conv_heuristic_search_algo=False";
     return text;
   }
   /// For what is asked for before the graph is recorded.
@@ -618,6 +621,10 @@ bool GraphBase::is_ready(const std::vector<Tensor>& inputs, const ir::Tree& tree
   std::rotate(s.others.begin(), found, found + 1);
   std::swap(s.now, s.others.front());
   return true;
+}
+void GraphBase::enable_cudnn_conv_heuristic_search_algo(bool on, Location where) {
+  state_->require_not_recorded("enable_cudnn_conv_heuristic_search_algo", where);
+  state_->convolutions_by_heuristic = on;
 }
 
 const ir::Graph& GraphBase::graph() const {

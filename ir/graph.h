@@ -205,6 +205,9 @@ inline constexpr std::string_view kStraightenModes[] = {"memory_first", "disable
 inline constexpr std::string_view kNoModelUpdateFusion = "no_model_update_fusion",
                                   kNoAddToOutputFusion = "no_add_to_output_fusion",
                                   kNoCastScaleFusion = "no_cast_scale_fusion";
+/// Key of Graph::config, a boolean: of the algorithms that a library has for a convolution the program takes the
+/// fastest, not the one that the library recommends. Targets that have no such library do without.
+inline constexpr std::string_view kMeasuredConvolutions = "measured_convolutions";
 
 /// Key of Graph::config: each parameter is updated as soon as its gradient is there (ir/passes/update_in_backward.cpp).
 inline constexpr std::string_view kUpdateInBackward = "update_in_backward";

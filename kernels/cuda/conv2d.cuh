@@ -11,7 +11,8 @@
 //               that they stay in the device's cache, and cuBLASLt multiplies them by the weights as they are stored.
 //
 // Products add the bias and apply ReLU; other epilogues are one more pass over y. Sums are in a fixed order, and in
-// full float precision (no TF32).
+// full float precision (no TF32). The library's algorithm for a product is the one that it recommends, or, where the
+// config says `measured`, the fastest (cublas_lt.cuh): the order of its sums is then the choice of that run.
 #pragma once
 
 #include "../config/conv2d.h"
@@ -39,6 +40,7 @@ constexpr bool conv2d_is_empty(const conv2d_config& s) {
 template <class Epilogue = identity>
 void conv2d(CudaContext& context, const conv2d_config& config, float* y, const float* x, const float* w,
             const float* bias, const float* residual = nullptr) {
+  const MeasuredProducts measured(context, config.measured);
   if (conv2d_is_pointwise(config)) return linear<Epilogue>(context, conv2d_pointwise(config), y, x, w, bias, residual);
   const std::int64_t rows = config.batch * config.out_height * config.out_width;
   if (detail::conv2d_is_empty(config)) {
@@ -60,6 +62,7 @@ void conv2d(CudaContext& context, const conv2d_config& config, float* y, const f
 template <class Epilogue = identity>
 void conv2d_backward_input(CudaContext& context, const conv2d_config& config, float* dx, const float* dy,
                            const float* w, const float* residual = nullptr) {
+  const MeasuredProducts measured(context, config.measured);
   if (conv2d_is_pointwise(config))
     return linear_backward_input<Epilogue>(context, conv2d_pointwise(config), dx, dy, w, residual);
   if (detail::conv2d_is_empty(config)) {
@@ -76,6 +79,7 @@ void conv2d_backward_input(CudaContext& context, const conv2d_config& config, fl
 /// Gradients of w and of the bias ([out_channels], or nullptr).
 inline void conv2d_backward_weight(CudaContext& context, const conv2d_config& config, float* dw, float* db,
                                    const float* dy, const float* x) {
+  const MeasuredProducts measured(context, config.measured);
   if (conv2d_is_pointwise(config)) return linear_backward_weight(context, conv2d_pointwise(config), dw, db, dy, x);
   if (detail::conv2d_is_empty(config))
     fill(context, fill_config{.n = conv2d_weights(config), .value = 0}, dw);

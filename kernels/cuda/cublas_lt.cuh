@@ -6,7 +6,12 @@
 // cuBLASLt thinks in columns: a row-major c[m,n] is a column-major n x m matrix, so c = a b is asked for as c^T = b^T
 // a^T, and the bias, one value a column of c, is what cuBLASLt calls a bias of its rows. Products are in full float
 // precision (no TF32). The algorithm for a shape is chosen once, the first that the library recommends; the same shape
-// gives the same bits on every run.
+// gives the same bits on every run. Where MeasuredProducts are, it is the fastest of those that the library recommends:
+//
+//   const MeasuredProducts measured(context, config.measured);   // for its scope
+//
+// That is measured on memory of its own when the shape first comes, which is when calls are rehearsed: never while they
+// are recorded.
 #pragma once
 
 #include "context.cuh"
@@ -63,13 +68,13 @@ class CublasLt {
     const std::uintptr_t addresses = address(a) | address(b) | address(c) | address(bias);
     std::uint32_t alignment = 256;
     while (addresses % alignment != 0) alignment /= 2;
-    const Key key{shape.key(), epilogue, alignment, sizeof(T)};
+    const Key key{shape.key(), epilogue, alignment, sizeof(T), measures_};
     auto found = plans_.find(key);
     if (found == plans_.end())  // whole before it is kept: making it may fail
       found = plans_
                   .emplace(key, Plan(handle_, shape, std::is_same_v<T, float> ? CUDA_R_32F : CUDA_R_64F,
                                      std::is_same_v<T, float> ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_64F, epilogue, bias,
-                                     alignment))
+                                     alignment, measures_, context.stream()))
                   .first;
     const Plan& plan = found->second;
     // Rehearsed is the most that an algorithm may take: with sizes that were not rehearsed another one may be chosen.
@@ -82,6 +87,10 @@ class CublasLt {
     GRAVEN_CUBLAS(cublasLtMatmul(handle_, plan.product, &one, b, plan.b, a, plan.a, &times, c, plan.c, c, plan.c,
                                  &plan.algorithm, workspace, plan.workspace_bytes, context.stream()));
   }
+
+  /// Whether products that come for the first time are measured; what was chosen otherwise stays beside it.
+  bool measures() const { return measures_; }
+  void measure(bool on) { measures_ = on; }
 
  private:
   /// What the library makes, with one owner.
@@ -104,10 +113,21 @@ class CublasLt {
   using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
   using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
+  static constexpr int kMeasured = 8;  ///< algorithms that are tried where they are measured
+  static constexpr int kRuns = 5;      ///< of each, behind one that is not counted
+
+  struct Event {
+    Event() { GRAVEN_CUDA(cudaEventCreate(&event)); }
+    ~Event() { (void)cudaEventDestroy(event); }
+    Event(const Event&) = delete;
+    Event& operator=(const Event&) = delete;
+    cudaEvent_t event = nullptr;
+  };
+
   /// The descriptors of a product and the algorithm that was chosen for it.
   struct Plan {
     Plan(cublasLtHandle_t handle, const matrix_product_shape& s, cudaDataType_t type, cublasComputeType_t compute,
-         fused_epilogue epilogue, const void* bias, std::uint32_t alignment)
+         fused_epilogue epilogue, const void* bias, std::uint32_t alignment, bool measured, cudaStream_t stream)
         : a(s.transpose_a ? layout(type, s.k, s.m, s.a_leading, s.batch, s.a_stride)
                           : layout(type, s.m, s.k, s.a_leading, s.batch, s.a_stride)),
           b(s.transpose_b ? layout(type, s.n, s.k, s.b_leading, s.batch, s.b_stride)
@@ -132,12 +152,57 @@ class CublasLt {
            {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
             CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
         GRAVEN_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof alignment));
-      cublasLtMatmulHeuristicResult_t choice{};
+      cublasLtMatmulHeuristicResult_t choices[kMeasured] = {};
       int found = 0;
-      GRAVEN_CUBLAS(cublasLtMatmulAlgoGetHeuristic(handle, product, b, a, c, c, preference, 1, &choice, &found));
+      GRAVEN_CUBLAS(cublasLtMatmulAlgoGetHeuristic(handle, product, b, a, c, c, preference, measured ? kMeasured : 1,
+                                                   choices, &found));
       if (found == 0) GRAVEN_CUBLAS(CUBLAS_STATUS_NOT_SUPPORTED);
-      algorithm = choice.algo;
-      workspace_bytes = choice.workspaceSize;
+      const int fastest = found == 1 ? 0 : fastest_of(handle, s, type, choices, found, stream);
+      algorithm = choices[fastest].algo;
+      workspace_bytes = choices[fastest].workspaceSize;
+    }
+
+    /// Of algorithms, the one that takes the least time for the product, in the best of kRuns; of those that take the
+    /// same, the first. One that fails takes no part.
+    int fastest_of(cublasLtHandle_t handle, const matrix_product_shape& s, cudaDataType_t type,
+                   const cublasLtMatmulHeuristicResult_t* choices, int count, cudaStream_t stream) const {
+      const std::size_t element = type == CUDA_R_64F ? sizeof(double) : sizeof(float);
+      const auto bytes = [&](std::int64_t rows, std::int64_t columns, std::int64_t leading, std::int64_t stride) {
+        const std::int64_t matrix = (rows - 1) * (leading != 0 ? leading : columns) + columns;
+        return static_cast<std::size_t>((s.batch - 1) * stride + matrix) * element;
+      };
+      const DeviceBuffer of_a(s.transpose_a ? bytes(s.k, s.m, s.a_leading, s.a_stride)
+                                            : bytes(s.m, s.k, s.a_leading, s.a_stride)),
+          of_b(s.transpose_b ? bytes(s.n, s.k, s.b_leading, s.b_stride) : bytes(s.k, s.n, s.b_leading, s.b_stride)),
+          of_c(bytes(s.m, s.n, s.c_leading, s.c_stride)), workspace(kWorkspaceBytes);
+      for (const DeviceBuffer* matrix : {&of_a, &of_b, &of_c})
+        GRAVEN_CUDA(cudaMemsetAsync(matrix->data(), 0, matrix->bytes(), stream));
+      const Event start, end;
+      const double one_f64 = 1, zero_f64 = 0;
+      const float one_f32 = 1, zero_f32 = 0;
+      const void* const one = type == CUDA_R_64F ? static_cast<const void*>(&one_f64) : &one_f32;
+      const void* const zero = type == CUDA_R_64F ? static_cast<const void*>(&zero_f64) : &zero_f32;
+      int fastest = 0;
+      float least = 0;
+      bool any = false;
+      for (int i = 0; i < count; ++i) {
+        bool works = choices[i].state == CUBLAS_STATUS_SUCCESS;
+        for (int run = 0; works && run <= kRuns; ++run) {
+          GRAVEN_CUDA(cudaEventRecord(start.event, stream));
+          works = cublasLtMatmul(handle, product, one, of_b.data(), b, of_a.data(), a, zero, of_c.data(), c,
+                                 of_c.data(), c, &choices[i].algo, workspace.data(), choices[i].workspaceSize,
+                                 stream) == CUBLAS_STATUS_SUCCESS;
+          GRAVEN_CUDA(cudaEventRecord(end.event, stream));
+          GRAVEN_CUDA(cudaEventSynchronize(end.event));
+          float milliseconds = 0;
+          GRAVEN_CUDA(cudaEventElapsedTime(&milliseconds, start.event, end.event));
+          if (run == 0 || !works || (any && milliseconds >= least)) continue;  // the first loads the kernel
+          any = true;
+          least = milliseconds;
+          fastest = i;
+        }
+      }
+      return fastest;
     }
 
     Product product;
@@ -145,7 +210,7 @@ class CublasLt {
     cublasLtMatmulAlgo_t algorithm{};
     std::size_t workspace_bytes = 0;
   };
-  using Key = std::tuple<decltype(matrix_product_shape{}.key()), fused_epilogue, std::uint32_t, std::size_t>;
+  using Key = std::tuple<decltype(matrix_product_shape{}.key()), fused_epilogue, std::uint32_t, std::size_t, bool>;
 
   template <class Value>
   static void set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute, const Value& value) {
@@ -169,6 +234,23 @@ class CublasLt {
 
   cublasLtHandle_t handle_ = nullptr;
   std::map<Key, Plan> plans_;
+  bool measures_ = false;
+};
+
+/// Products within its scope are by the fastest algorithm, where it is told so.
+class MeasuredProducts {
+ public:
+  MeasuredProducts(CudaContext& context, bool on)
+      : library_(context.library<CublasLt>()), before_(library_.measures()) {
+    library_.measure(on);
+  }
+  ~MeasuredProducts() { library_.measure(before_); }
+  MeasuredProducts(const MeasuredProducts&) = delete;
+  MeasuredProducts& operator=(const MeasuredProducts&) = delete;
+
+ private:
+  CublasLt& library_;
+  bool before_;
 };
 
 /// c = a b, then the epilogue. m, n and k are not 0. `scratch`: CublasLt::kWorkspaceBytes for whoever uses the

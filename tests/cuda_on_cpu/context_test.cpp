@@ -417,6 +417,50 @@ TEST(CudaContext, APlanThatCouldNotBeMadeIsNotKept) {
   EXPECT_EQ(second, first) << "what was left of the first call was used by the second";
 }
 
+TEST(CudaContext, MeasuredConvolutionsTakeTheFastestAlgorithm) {
+  const std::vector<float> from = numbers<float>(8192, 1);
+  OnDevice<float> x(from);
+  for (const std::int64_t kernel : {1, 3}) {  // a product of the images as they lie, and one of columns
+    conv2d_config config{.batch = 2,
+                         .in_height = 5,
+                         .in_width = 5,
+                         .in_channels = 3,
+                         .out_height = 6 - kernel,
+                         .out_width = 6 - kernel,
+                         .out_channels = 4,
+                         .kernel_height = kernel,
+                         .kernel_width = kernel};
+    const std::function<void(CudaContext&, float*)> calls[] = {
+        [&](CudaContext& c, float* to) { conv2d(c, config, to, x.get(), x.get(), x.get()); },
+        [&](CudaContext& c, float* to) { conv2d_backward_input(c, config, to, x.get(), x.get()); },
+        [&](CudaContext& c, float* to) { conv2d_backward_weight(c, config, to, to + 512, x.get(), x.get()); }};
+    for (const auto& call : calls) {
+      OnDevice<float> y(8192), expected(8192);
+      // The library recommends four: a slow one first, one that fails, a fast one, one in between.
+      cuda_on_cpu::set_algorithms({6, -1, 0.001, 3});
+      CudaContext context;
+      config.measured = false;
+      call(context, expected.get());
+      context.synchronize();
+      EXPECT_EQ(cuda_on_cpu::statistics().last_algorithm, 0) << "what is recommended first";
+      config.measured = true;
+      context.rehearse([&] { call(context, y.get()); });
+      cuda_on_cpu::reset_statistics();
+      for (int i = 0; i < 2; ++i) call(context, y.get());
+      context.synchronize();
+      const cuda_on_cpu::Statistics s = cuda_on_cpu::statistics();
+      EXPECT_EQ(s.last_algorithm, 2) << "the fastest";
+      EXPECT_EQ(s.allocations + s.descriptors, 0) << "measured once, in the rehearsal";
+      const std::vector<float> got = y.host(), wanted = expected.host();  // what nobody wrote is NaN
+      EXPECT_EQ(std::memcmp(got.data(), wanted.data(), got.size() * sizeof(float)), 0);
+      linear(context, linear_config{.m = 4, .n = 3, .k = 5}, y.get(), x.get(), x.get(), x.get());
+      context.synchronize();
+      EXPECT_EQ(cuda_on_cpu::statistics().last_algorithm, 0) << "no convolution";
+      cuda_on_cpu::set_algorithms({});
+    }
+  }
+}
+
 TEST(CudaContext, AMirrorTakesMemoryOfTheHostWhenItIsAskedFor) {
   CudaDevice device(0);
   cuda_on_cpu::reset_statistics();

@@ -123,6 +123,23 @@ TEST(GraphOptions, CastScaleFusionIsOneLoop) {
   EXPECT_EQ(count(model_of(g, ir::kNoCastScaleFusion), "elementwise<"), 3u);
 }
 
+TEST(GraphOptions, MeasuredConvolutionsStandInTheConfigsOfCuda) {
+  const auto configs_of = [](const char* target, bool measured) {
+    Graph g;
+    g.name = "Convolutions";
+    const ValueId x = g.add_input("x", {DType::f32, {2, 3, 8, 8}}), w = parameter(g, "w", {4, 3, 3, 3}),
+                  fc = parameter(g, "fc", {5, 4});
+    Recorder record(g);
+    const ValueId pooled = record("pooled", "mean", {record("y", "conv2d", {x, w})}, {{"dims", Ints{2, 3}}});
+    g.outputs = {record("z", "linear", {pooled, fc})};
+    if (measured) g.config[std::string(ir::kMeasuredConvolutions)] = true;
+    return codegen::render_project(g, {.name = "convolutions", .target = target, .format = false}).at("configs.h");
+  };
+  EXPECT_EQ(count(configs_of("cuda", true), ".measured = true"), 1u) << configs_of("cuda", true);
+  EXPECT_EQ(count(configs_of("cuda", false), "measured"), 0u);
+  EXPECT_EQ(configs_of("cpu", true), configs_of("cpu", false)) << "the CPU's kernels are chosen by shapes alone";
+}
+
 TEST(GraphOptions, WhatIsRecomputedStandsInBackwardUnderItsBanner) {
   const Graph graph = mlp_training(256, 64);
   Graph asks = graph;

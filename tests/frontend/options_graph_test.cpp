@@ -37,6 +37,8 @@ TEST(GraphOptions, StandInTheGraphAndInItsRepr) {
       {"no_add_to_output_fusion", "fuse_add_to_output=False",
        [](Small& graph) { graph.allow_fuse_add_to_output(false); }},
       {"no_cast_scale_fusion", "fuse_cast_scale=False", [](Small& graph) { graph.allow_fuse_cast_scale(false); }},
+      {"measured_convolutions", "cudnn_conv_heuristic_search_algo=False",
+       [](Small& graph) { graph.enable_cudnn_conv_heuristic_search_algo(false); }},
       {"memory_budget", "memory_budget=1048576", [](Small& graph) { graph.memory_budget(std::int64_t{1} << 20); }},
       {"gradient_accumulation_steps", "gradient_accumulation_steps=2",
        [](Small& graph) { graph.set_gradient_accumulation_steps(2); }},

@@ -204,6 +204,13 @@ class GraphBase {
   /// Casts and multiplications by a number in one loop with what they belong to.
   void allow_fuse_cast_scale(bool on = true, Location where = Location::current());
 
+  /// How CUDA programs choose among the algorithms that the library of products has for a convolution and its
+  /// gradients: by the library's own heuristic, or, when off, by measuring: the first call with a shape, for fixed
+  /// shapes while the Model is made, tries those that the library recommends on memory of its own, some milliseconds
+  /// each, and keeps the fastest. Algorithms differ in the order of their sums, so that with measured ones two runs of
+  /// a program may differ in their last bits. The CPU's kernels are chosen by shapes alone: it changes nothing there.
+  void enable_cudnn_conv_heuristic_search_algo(bool on = true, Location where = Location::current());
+
   /// Calls with inputs of other shapes, dtypes or another number record build() again and compile a program of their
   /// own, instead of being an error. Programs share parameters, buffers, optimizer state and the count of steps; the
   /// `size` that were used last are kept. graph(), save() and repr() show the one used last. Where only a batch varies,

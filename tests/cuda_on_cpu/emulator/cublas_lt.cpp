@@ -1,7 +1,10 @@
 // cuBLASLt by plain loops. Column-major matrices: element (row, column) lies at row + column * leading.
 #include "cublasLt.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 #include <vector>
 
 struct cublasLtContext {};
@@ -213,11 +216,15 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   if (requested < 1) return CUBLAS_STATUS_INVALID_VALUE;
   const cublasStatus_t status = check(*product, *a, *b, *c, *d);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
-  results[0] = {};
-  results[0].algo.data[0] = preference->alignment;  // what cublasLtMatmul then holds the pointers to
-  results[0].workspaceSize = preference->workspace < kScratch ? preference->workspace : kScratch;
-  results[0].state = CUBLAS_STATUS_SUCCESS;
-  *found = 1;
+  const int known = std::max(static_cast<int>(cuda_on_cpu::algorithms().size()), 1);
+  for (*found = 0; *found < std::min(known, requested); ++*found) {
+    cublasLtMatmulHeuristicResult_t& result = results[*found];
+    result = {};
+    result.algo.data[0] = preference->alignment;  // what cublasLtMatmul then holds the pointers to
+    result.algo.data[1] = static_cast<std::uint64_t>(*found);
+    result.workspaceSize = preference->workspace < kScratch ? preference->workspace : kScratch;
+    result.state = CUBLAS_STATUS_SUCCESS;
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -247,7 +254,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
         throw cuda_on_cpu::Failure("cublasLtMatmul: the algorithm was chosen for an alignment of " +
                                    std::to_string(algorithm->data[0]) + " bytes, and a matrix lies elsewhere");
   }
+  const std::uint64_t place = algorithm != nullptr ? algorithm->data[1] : 0;
+  const double delay = place < cuda_on_cpu::algorithms().size() ? cuda_on_cpu::algorithms()[place] : 0;
+  if (delay < 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   cuda_on_cpu::count_library_call();
+  cuda_on_cpu::count_algorithm(static_cast<std::int64_t>(place));
   const auto enqueue = [&]<class T>(T) {
     T factor_alpha, factor_beta;
     std::memcpy(&factor_alpha, alpha, sizeof(T));
@@ -255,6 +266,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
     cuda_on_cpu::enqueue(
         "cublasLtMatmul",
         [=, p = *product, la = *a_layout, lb = *b_layout, lc = *c_layout, ld = *d_layout] {
+          if (delay > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(delay));
           if (workspace_bytes > 0) std::memset(workspace, 0xff, workspace_bytes);
           multiply(p, la, lb, lc, ld, factor_alpha, static_cast<const T*>(a), static_cast<const T*>(b), factor_beta,
                    static_cast<const T*>(c), static_cast<T*>(d));

@@ -410,6 +410,10 @@ bool is_pinned(const void* address) {
 }
 
 void count_library_call() { ++Device::instance().statistics.library_calls; }
+void count_algorithm(std::int64_t algorithm) { Device::instance().statistics.last_algorithm = algorithm; }
+static std::vector<double> delays;
+void set_algorithms(std::vector<double> milliseconds) { delays = std::move(milliseconds); }
+const std::vector<double>& algorithms() { return delays; }
 void count_descriptor() { ++Device::instance().statistics.descriptors; }
 void count_bytes_to_host(std::size_t bytes) {
   Device::instance().statistics.bytes_to_host += static_cast<std::int64_t>(bytes);

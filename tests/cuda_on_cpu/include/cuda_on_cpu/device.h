@@ -92,9 +92,15 @@ struct Statistics {
   std::int64_t bytes_to_host = 0;    ///< copied from the device
   std::int64_t bytes_allocated = 0;  ///< on the device, now
   std::int64_t bytes_pinned = 0;     ///< page-locked memory of the host, now
+  std::int64_t last_algorithm = -1;  ///< that cublasLtMatmul was given: its place among those that were recommended
 };
 Statistics statistics();
 void reset_statistics();
+/// Products take so much longer by each algorithm that cublasLtMatmulAlgoGetHeuristic recommends, in its order; it has
+/// as many as there are numbers here, and one, which takes no longer, where there is none. A negative number: an
+/// algorithm that is recommended and fails.
+void set_algorithms(std::vector<double> milliseconds);
+const std::vector<double>& algorithms();
 
 // ---- what the stand-in headers need ---------------------------------------------------------------------------------
 
@@ -164,6 +170,7 @@ bool release_pinned(void* address);
 bool is_pinned(const void* address);
 
 void count_library_call();
+void count_algorithm(std::int64_t algorithm);
 void count_descriptor();
 void count_bytes_to_host(std::size_t bytes);
 
