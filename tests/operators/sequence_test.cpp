@@ -41,6 +41,14 @@ std::vector<Tensor> with_one_state(const Fixture& f) {
   return {y, h};
 }
 
+/// x0, x1, ...
+std::vector<Tensor> sequences(const Fixture& f) {
+  std::vector<Tensor> list;
+  for (std::size_t i = 0; f.inputs().count("x" + std::to_string(i)); ++i)
+    list.push_back(f.tensor("x" + std::to_string(i)));
+  return list;
+}
+
 /// Packs x, and pads the result again; `run(layer, packed)` gives the packed result and the states.
 template <class Layer, class Run>
 std::vector<Tensor> packed_and_padded(const Fixture& f, const Run& run) {
@@ -143,6 +151,31 @@ TEST(Sequence, AgreesWithPyTorch) {
              const auto [h, c] = cell(f.tensor("x"), std::pair(f.tensor("h"), f.tensor("c")));
              return std::vector<Tensor>{h, c};
            }},
+          {"pad_sequence",
+           [](const Fixture& f) {
+             using namespace nn::utils::rnn;
+             const auto side = f.text("padding_side") == "left" ? PaddingSide::left : PaddingSide::right;
+             return std::vector<Tensor>{pad_sequence(sequences(f), {.batch_first = f.flag("batch_first"),
+                                                                    .padding_value = f.number("padding_value"),
+                                                                    .padding_side = side})};
+           }},
+          {"unpad_sequence",
+           [](const Fixture& f) {
+             const std::vector<std::int64_t> lengths = f.sizes("lengths");
+             return nn::utils::rnn::unpad_sequence(f.tensor("padded"),
+                                                   from_data(lengths, Shape{static_cast<std::int64_t>(lengths.size())}),
+                                                   f.flag("batch_first"));
+           }},
+          {"pack_sequence",
+           [](const Fixture& f) {
+             nn::RNN layer(f.integer("input_size"), f.integer("hidden_size"), {.bias = false});
+             f.give_parameters(layer);
+             const auto [y, last] = layer(nn::utils::rnn::pack_sequence(sequences(f)));
+             // In a graph lengths are data, though these would be known.
+             std::vector<Tensor> results = nn::utils::rnn::unpack_sequence(y);
+             results.push_back(last);
+             return results;
+           }},
           {"packed_RNN", packed_with_one_state<nn::RNN>},
           {"packed_GRU", packed_with_one_state<nn::GRU>},
           {"packed_LSTM",
@@ -202,6 +235,26 @@ TEST(Sequence, SaysWhatIsWrongWithLengths) {
        [&] { nn::LSTM(3, 4)(pack_padded_sequence(x, tensor({-1, 2}))); });
   says("expects packed sequences of 3 dimensions",
        [&] { nn::GRU(3, 4)(pack_padded_sequence(ones({5, 2}), tensor({1, 2}))); });
+}
+
+TEST(Sequence, SaysWhatIsWrongWithListsOfSequences) {
+  using namespace nn::utils::rnn;
+  const auto says = [](const char* text, const std::function<void()>& call) {
+    const std::string error = test::error_of(call);
+    EXPECT_NE(error.find(text), std::string::npos) << error;
+  };
+  says("pad_sequence: expects at least one sequence, got none", [] { pad_sequence({}); });
+  says("pad_sequence: expects sequences that differ in their length alone, got f32[2,3] at position 0 and f32[4,2]",
+       [] { pad_sequence({ones({2, 3}), ones({4, 2})}); });
+  says("at position 1", [] { pad_sequence({ones({2}), ones({2}, f64)}); });
+  says("pad_sequence", [] { pad_sequence({ones({2}), Tensor()}); });
+  says("pad_sequence: expects sequences [length, ...], got f32[] at position 0", [] { pad_sequence({tensor(1.0f)}); });
+  says("pack_sequence: length 0 at position 1", [] { pack_sequence({ones({2, 3}), ones({0, 3})}); });
+  says("pack_sequence: lengths must descend", [] { pack_sequence({ones({1, 3}), ones({2, 3})}, true); });
+  says("unpad_sequence: length 4 at position 1 is outside [0, 3]",
+       [] { unpad_sequence(ones({3, 2}), tensor({1, 4})); });
+  says("unpad_sequence: lengths must be integers [2]", [] { unpad_sequence(ones({3, 2}), tensor({1, 2, 3})); });
+  EXPECT_EQ(unpack_sequence(pack_sequence({ones({2, 3}), ones({1, 3})}, true)).at(1).sizes(), (Sizes{1, 3}));
 }
 
 TEST(Sequence, SaysWhatIsWrong) {
