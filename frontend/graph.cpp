@@ -429,8 +429,28 @@ struct GraphState {
   optim::Optimizer::State::Group& group_of(const Recorded::Known& k) const {
     return optimizers[k.optimizer].optimizer.state()->groups[k.group];
   }
+  /// User error for a momentum that has seen no gradient though its parameter has been updated: it begins with the
+  /// gradient as it is, and the graph, which goes by the number of the step alone, would dampen it.
+  void require_undampened(const Recorded::Known& k, const std::string& state_name, Location where) const {
+    const auto& group = group_of(k);
+    const auto dampening = group.options.find("dampening");
+    if (group.states.at(state_name)[k.parameter].defined() || group.steps[k.parameter] == 0 ||
+        dampening == group.options.end() || dampening->second == 0)
+      return;
+    const std::string& kind = optimizers[k.optimizer].optimizer.kind();
+    for (const ir::OptimizerState& state : ir::optimizer_kind(kind).states)
+      if (state.name == state_name && state.begins_with_gradient)
+        fail_at(
+            fmt::format("the {} of {} begins with the first gradient that it sees, not dampened, and was switched on "
+                        "after {} steps, which a graph goes on counting: make a step of the optimizer before the "
+                        "first call, or set its dampening to 0",
+                        state_name, name, group.steps[k.parameter]),
+            where);
+  }
   /// The program's tensors become the optimizers' own, so that each sees what the other does.
-  void hand_states_to_optimizers() {
+  void hand_states_to_optimizers(Location where) {
+    for (const Recorded::Known& k : now.known)
+      for (const auto& entry : k.states) require_undampened(k, entry.first, where);
     for (const Recorded::Known& k : now.known)
       for (const auto& [state_name, t] : k.states) group_of(k).states.at(state_name)[k.parameter] = t;
   }
@@ -443,6 +463,7 @@ struct GraphState {
       for (const auto& [state_name, t] : k.states) {
         Tensor &own = group.states.at(state_name)[k.parameter], mine = t;
         if (own.impl() == mine.impl()) continue;
+        require_undampened(k, state_name, where);
         if (own.defined())
           mine.copy_(own);
         else
@@ -1040,7 +1061,7 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
     s.now.program = std::make_unique<graven::detail::CompiledProgram>(
         graph, s.name, ir::CompileOptions{.threads = s.threads, .debug_level = s.debug_level, .log_name = s.log_name()},
         variables, s.parts, s.outputs_buffer_size);
-    if (training_graph) s.hand_states_to_optimizers();
+    if (training_graph) s.hand_states_to_optimizers(where);
     if (s.debug_level >= 0)
       std::fputs(fmt::format("{} end compiling: {:.1f} ms.\n", s.log_name(), stopwatch.seconds() * 1e3).c_str(),
                  stderr);

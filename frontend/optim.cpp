@@ -142,6 +142,20 @@ void Optimizer::zero_grad(bool set_to_none, Location where) {
 
 static ir::TensorType type_of(const Tensor& t) { return {t.dtype(), t.shape()}; }
 
+namespace {
+
+/// Whether a state of the parameter is yet to be made of the gradient that it sees first, however many steps the
+/// parameter has done: momentum that set_option() has switched on, as torch.optim.SGD's momentum_buffer.
+bool begins_with_gradient(const Optimizer::State::Group& group, const ir::OptimizerKind& kind, std::size_t parameter) {
+  for (const ir::OptimizerState& state : kind.states)
+    if (state.begins_with_gradient && !group.states.at(std::string(state.name))[parameter].defined() &&
+        ir::state_type(state, group.options, type_of(group.parameters[parameter])))
+      return true;
+  return false;
+}
+
+}  // namespace
+
 void Optimizer::step(Location where) {
   if (detail::active_trace())
     detail::fail_at(
@@ -159,7 +173,8 @@ void Optimizer::step(Location where) {
     // of them.
     std::map<std::pair<std::int64_t, DType>, std::vector<std::size_t>> batches;
     for (std::size_t i = 0; i < g.parameters.size(); ++i)
-      if (g.parameters[i].grad().defined()) batches[{g.steps[i], g.parameters[i].dtype()}].push_back(i);
+      if (g.parameters[i].grad().defined())
+        batches[{begins_with_gradient(g, kind, i) ? 0 : g.steps[i], g.parameters[i].dtype()}].push_back(i);
     for (const auto& [key, indices] : batches) {
       std::vector<Tensor> inputs;
       for (const ir::InputSpec& spec : op.inputs) {

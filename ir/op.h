@@ -64,6 +64,7 @@ struct InputSpec {
   std::string_view option = {};  ///< of a state: there is none where this attribute is false or 0; empty: always
   std::string_view key = {};     ///< of a state: what checkpoints append to the parameter's name; empty: `name`
   StateShape shape = StateShape::parameter;
+  bool begins_with_gradient = false;  ///< of a state: OptimizerState::begins_with_gradient
 
   /// Whether its memory becomes a result's, which is its value after the step. The node's last outputs are these, one
   /// for each input that is there, in order: inference adds them, entries do not state them, and kernels are given one

@@ -16,7 +16,8 @@ const std::vector<OptimizerKind>& optimizer_kinds() {
       OptimizerKind kind{op->name, op->name, {}, {}};
       for (const InputSpec& input : op->inputs)
         if (input.role == InputRole::state)
-          kind.states.push_back({input.name, input.key.empty() ? input.name : input.key, input.option, input.shape});
+          kind.states.push_back({input.name, input.key.empty() ? input.name : input.key, input.option, input.shape,
+                                 input.begins_with_gradient});
       if (*op != kAdam) {
         table.push_back(kind);
         continue;

@@ -29,6 +29,9 @@ struct OptimizerState {
   std::string_view name;    ///< what checkpoints append to the parameter's name: "<parameter>-momentum"
   std::string_view option;  ///< there is no such state where this option is 0; empty: always there
   StateShape shape = StateShape::parameter;
+  /// It is made of the first gradient that it sees, which need not be the parameter's: where the state comes later than
+  /// the parameter's first step, that step is the first one to it. The rule looks at the number of a step for it alone.
+  bool begins_with_gradient = false;
 };
 
 struct OptimizerKind {

@@ -28,7 +28,7 @@ const OpDef kLars = ops::optimizer({
            "* (grad, negated to maximize, + weight_decay * param), the norms being the tensor's, the factor 1 where "
            "either is 0; with momentum buf = d in step 1, then momentum * buf + (1 - dampening) * d, and d = d + "
            "momentum * buf (Nesterov) or buf; param -= lr * d.",
-    .states = {{.name = "momentum_buffers", .option = "momentum", .key = "momentum"}},
+    .states = {{.name = "momentum_buffers", .option = "momentum", .key = "momentum", .begins_with_gradient = true}},
     .attributes = {ops::number("momentum", 0, "decay of the momentum buffers; 0: none, they are absent"),
                    {"dampening", AttributeType::number, 0.0,
                     "of the gradient that enters the momentum, from step 2 on"},

@@ -22,7 +22,7 @@ static ops::Optimizer sgd() {
           "Stochastic gradient descent, torch.optim.SGD: g = grad (negated to maximize) + weight_decay * param; with "
           "momentum buf = g in step 1, then momentum * buf + (1 - dampening) * g, and g = g + momentum * buf "
           "(Nesterov) or buf; param -= lr * g.",
-      .states = {{.name = "momentum_buffers", .option = "momentum", .key = "momentum"}},
+      .states = {{.name = "momentum_buffers", .option = "momentum", .key = "momentum", .begins_with_gradient = true}},
       .attributes = {ops::number("momentum", 0, "decay of the momentum buffers; 0: none, they are absent"),
                      {"dampening", AttributeType::number, 0.0,
                       "of the gradient that enters the momentum, from step 2 on"},

@@ -489,6 +489,54 @@ TEST(ParameterGroups, ChangeBetweenStepsAsTwoOptimizersDo) {
   EXPECT_EQ(flat(one.parameters()), flat(two.parameters()));
 }
 
+/// torch.optim.SGD(lr=0.1, dampening=0.25) whose momentum is set to 0.9 behind two steps, to 0 behind four and to 0.5
+/// behind six: the buffer begins with the whole gradient of the third step, and is kept while it is not used.
+TEST(ParameterGroups, MomentumThatIsSwitchedOnBeginsWithTheGradient) {
+  const std::vector<double> expected[] = {
+      {0.9, -1.9, 0.5125},
+      {0.7100000000000001, -1.905, 0.4253125},
+      {0.43900000000000006, -2.00975, 0.23594531249999998},
+      {-0.06282499999999998, -2.253659375, -0.15506118164062505},
+      {-0.45654249999999996, -2.54097640625, -0.5589377111816407},
+      {-0.91088825, -2.9139275859375, -1.0729111539611818},
+      {-1.54348413125, -3.3766099889648435, -1.7385314851682665},
+      {-2.26902076203125, -4.0063283158923335, -2.628939116118714},
+  };
+  Tensor p = tensor({1.0, -2.0, 0.5}, f64).requires_grad_();
+  const Tensor slope = tensor({1.0, 0.5, -0.25}, f64);
+  optim::SGD optimizer({p}, {.lr = 0.1, .dampening = 0.25});
+  const std::map<int, double> momentum = {{2, 0.9}, {4, 0.0}, {6, 0.5}};
+  for (int t = 0; t < 8; ++t) {
+    if (momentum.count(t)) optimizer.set_option(0, "momentum", momentum.at(t));
+    optimizer.zero_grad();
+    (slope * square(p) / 2 + p * t).sum().backward();
+    optimizer.step();
+    const std::vector<double> now = p.to_vector<double>();
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(now[i], expected[t][i], 1e-14) << "step " << t + 1;
+  }
+}
+
+TEST(ParameterGroups, AGraphRefusesMomentumThatItWouldDampen) {
+  struct Train : nn::Graph<Train> {
+    nn::Linear model = child("model", nn::Linear(4, 4));
+    optim::SGD optimizer{model.parameters(), {.lr = 0.1, .dampening = 0.25}};
+    Train() { add_optimizer(optimizer); }
+    Tensor build(Tensor x) {
+      Tensor loss = square(model(x)).mean();
+      loss.backward();
+      return loss;
+    }
+  } graph;
+  const Tensor x = ones({2, 4});
+  square(graph.model(x)).mean().backward();
+  graph.optimizer.step();
+  graph.optimizer.set_option(0, "momentum", 0.9);
+  EXPECT_NE(test::error_of([&] { graph(x); }).find("begins with the first gradient that it sees"), std::string::npos)
+      << test::error_of([&] { graph(x); });
+  graph.optimizer.step();  // the buffer is there now
+  EXPECT_EQ(test::error_of([&] { graph(x); }), "no error");
+}
+
 TEST(ParameterGroups, RefuseWhatIsNotThere) {
   Net net;
   optim::SGD optimizer(net.hidden.parameters(), {.lr = 0.1});
