@@ -168,6 +168,7 @@ struct GraphState {
   struct Attached {
     optim::Optimizer optimizer;
     std::shared_ptr<lr_scheduler::LRScheduler::State> schedule;
+    std::shared_ptr<lr_scheduler::ReduceLROnPlateau::State> plateau = {};
   };
   std::vector<Attached> optimizers;
   int debug_level = -1;
@@ -619,6 +620,10 @@ void GraphBase::allow_fuse_cast_scale(bool on, Location where) {
   state_->require_not_recorded("allow_fuse_cast_scale", where);
   state_->fuses_cast_scale = on;
 }
+void GraphBase::enable_cudnn_conv_heuristic_search_algo(bool on, Location where) {
+  state_->require_not_recorded("enable_cudnn_conv_heuristic_search_algo", where);
+  state_->convolutions_by_heuristic = on;
+}
 
 void GraphBase::with_dynamic_input_shape(int size, Location where) {
   state_->require_not_recorded("with_dynamic_input_shape", where);
@@ -642,10 +647,6 @@ bool GraphBase::is_ready(const std::vector<Tensor>& inputs, const ir::Tree& tree
   std::rotate(s.others.begin(), found, found + 1);
   std::swap(s.now, s.others.front());
   return true;
-}
-void GraphBase::enable_cudnn_conv_heuristic_search_algo(bool on, Location where) {
-  state_->require_not_recorded("enable_cudnn_conv_heuristic_search_algo", where);
-  state_->convolutions_by_heuristic = on;
 }
 
 const ir::Graph& GraphBase::graph() const {
@@ -691,6 +692,27 @@ void GraphBase::add_optimizer(const optim::Optimizer& optimizer, const lr_schedu
     fail_at("add_optimizer: the schedule belongs to another optimizer", where);
   add_optimizer(optimizer, where);
   state_->optimizers.back().schedule = scheduler.state();
+}
+
+void GraphBase::add_optimizer(const optim::Optimizer& optimizer, const lr_scheduler::ReduceLROnPlateau& plateau,
+                              Location where) {
+  if (plateau.state()->optimizer != optimizer.state())
+    fail_at("add_optimizer: the ReduceLROnPlateau belongs to another optimizer", where);
+  add_optimizer(optimizer, where);
+  state_->optimizers.back().plateau = plateau.state();
+}
+
+void GraphBase::add_optimizer(const optim::Optimizer& optimizer, const lr_scheduler::LRScheduler& scheduler,
+                              const lr_scheduler::ReduceLROnPlateau& plateau, Location where) {
+  if (plateau.state()->optimizer != optimizer.state())
+    fail_at("add_optimizer: the ReduceLROnPlateau belongs to another optimizer", where);
+  if (const char* name = ir::sets_rates_anew(scheduler.state()->schedule))
+    fail_at(fmt::format("add_optimizer: {} sets the rate of each step anew, and a reduction of ReduceLROnPlateau would "
+                        "be gone with the next one; have one of the two",
+                        name),
+            where);
+  add_optimizer(optimizer, scheduler, where);
+  state_->optimizers.back().plateau = plateau.state();
 }
 
 StateDict GraphBase::gradients(Location where) const {
@@ -972,6 +994,7 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
       o.groups.push_back(std::move(group));
     }
     if (a.schedule) o.schedule = a.schedule->schedule;
+    if (a.plateau) o.plateau = a.plateau->recorded();
     graph.optimizers.push_back(std::move(o));
   }
   // Whether what was asked for goes together.

@@ -36,6 +36,7 @@ runtime::Schedule schedule_of(const ir::Schedule& s) {
                                                      {"triangular", Kind::triangular},
                                                      {"triangular2", Kind::triangular2},
                                                      {"exp_range", Kind::exp_range},
+                                                     {"table", Kind::table},
                                                      {"sequential", Kind::sequential}};
   for (const auto& [name, kind] : kKinds)
     if (s.kind == name) r.kind = kind;
@@ -73,6 +74,7 @@ runtime::Schedule schedule_of(const ir::Schedule& s) {
     r.warmup = it->second != 0 ? runtime::Schedule::Warmup::linear : runtime::Schedule::Warmup::constant;
   for (double m : s.milestones) r.milestones.push_back(static_cast<std::int64_t>(m));
   for (const ir::Schedule& part : s.parts) r.parts.push_back(schedule_of(part));
+  r.factors = s.factors;
   return r;
 }
 
@@ -232,7 +234,10 @@ ir::Schedule sequence(const optim::Optimizer& optimizer, const std::vector<LRSch
 }  // namespace
 
 double scheduled_rate(const ir::Schedule& schedule, double lr, std::int64_t steps) {
-  return schedule_of(schedule).learning_rate(lr, steps);
+  const runtime::Schedule formula = schedule_of(schedule);
+  require(formula.covers(steps), fmt::format("step {}: the table of a LambdaLR ends after {} steps (tabulated_steps)",
+                                             steps + 1, formula.factors.size()));
+  return formula.learning_rate(lr, steps);
 }
 
 std::vector<double> LRScheduler::State::rates_at(std::int64_t after) const {
@@ -275,12 +280,11 @@ LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ScheduleAndRates sch
   state_->optimizer->schedule = state_;
 }
 
-LRScheduler::LRScheduler(const optim::Optimizer& optimizer, std::vector<std::function<double(std::int64_t)>> factors,
-                         Location where)
+LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedule,
+                         std::vector<std::function<double(std::int64_t)>> factors, Location where)
     // The program's own functions are asked for the first rates.
-    : LRScheduler(detail::located(where, [&] {
-        return LRScheduler(optimizer, ir::Schedule{std::string(ir::kProgramsOwnSchedule), {}, {}}, std::move(factors));
-      })) {}
+    : LRScheduler(
+          detail::located(where, [&] { return LRScheduler(optimizer, std::move(schedule), std::move(factors)); })) {}
 LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedule,
                          std::vector<std::function<double(std::int64_t)>> factors)
     : state_(std::make_shared<State>()) {
@@ -491,12 +495,35 @@ std::vector<LambdaLR::Function> functions_of(const optim::Optimizer& optimizer,
   for (const LambdaLR::Function& f : functions) require(static_cast<bool>(f), "LambdaLR: a function is empty");
   return functions;
 }
+ir::Schedule tabulated(const std::vector<LambdaLR::Function>& functions, const LambdaLROptions& options) {
+  const std::int64_t steps = options.tabulated_steps;
+  require(steps >= 0 && steps <= 1'000'000,
+          fmt::format("LambdaLR: tabulated_steps must lie in [0, 1000000], got {}", steps));
+  if (steps == 0) return {std::string(ir::kProgramsOwnSchedule), {}, {}};
+  ir::Schedule schedule{"table", {}, {}};
+  for (std::int64_t t = 0; t < steps; ++t) {
+    const double factor = functions[0](t);
+    require(std::isfinite(factor),
+            fmt::format("LambdaLR: the function gave {} for step {}; a factor must be finite", factor, t));
+    for (std::size_t g = 1; g < functions.size(); ++g)
+      require(
+          functions[g](t) == factor,
+          fmt::format("LambdaLR: the functions of the parameter groups 0 and {} differ at step {}: a table is one for "
+                      "all groups; give them optimizers of their own",
+                      g, t));
+    schedule.factors.push_back(factor);
+  }
+  return schedule;
+}
 }  // namespace
-LambdaLR::LambdaLR(const optim::Optimizer& optimizer, Function lr_lambda, Location where)
-    : LambdaLR(optimizer, std::vector<Function>(optimizer.state()->groups.size(), std::move(lr_lambda)), where) {}
-LambdaLR::LambdaLR(const optim::Optimizer& optimizer, std::vector<Function> lr_lambda, Location where)
-    : LRScheduler(optimizer, detail::located(where, [&] { return functions_of(optimizer, std::move(lr_lambda)); }),
-                  where) {}
+LambdaLR::LambdaLR(const optim::Optimizer& optimizer, Function lr_lambda, LambdaLROptions options, Location where)
+    : LambdaLR(optimizer, std::vector<Function>(optimizer.state()->groups.size(), std::move(lr_lambda)), options,
+               where) {}
+LambdaLR::LambdaLR(const optim::Optimizer& optimizer, std::vector<Function> lr_lambda, LambdaLROptions options,
+                   Location where)
+    : LRScheduler(optimizer,
+                  detail::located(where, [&] { return tabulated(functions_of(optimizer, lr_lambda), options); }),
+                  detail::located(where, [&] { return functions_of(optimizer, lr_lambda); }), where) {}
 
 SequentialLR::SequentialLR(const optim::Optimizer& optimizer, const std::vector<LRScheduler>& schedulers,
                            const std::vector<std::int64_t>& milestones, Location where)
@@ -505,21 +532,6 @@ SequentialLR::SequentialLR(const optim::Optimizer& optimizer, const std::vector<
 }
 
 // ---- on a plateau ---------------------------------------------------------------------------------------------------
-
-struct ReduceLROnPlateau::State {
-  std::shared_ptr<optim::Optimizer::State> optimizer;
-  ReduceLROnPlateauOptions options;
-  std::vector<double> min_lr;
-  double best = 0;
-  std::int64_t bad_epochs = 0, cooldown = 0, epoch = 0;
-
-  bool is_better(double x) const {
-    const bool least = options.mode == PlateauMode::min;
-    if (options.threshold_mode == ThresholdMode::abs)
-      return least ? x < best - options.threshold : x > best + options.threshold;
-    return least ? x < best * (1 - options.threshold) : x > best * (1 + options.threshold);
-  }
-};
 
 ReduceLROnPlateau::ReduceLROnPlateau(const optim::Optimizer& optimizer, ReduceLROnPlateauOptions o, Location where)
     : state_(std::make_shared<State>()) {
@@ -534,30 +546,26 @@ ReduceLROnPlateau::ReduceLROnPlateau(const optim::Optimizer& optimizer, ReduceLR
     state_->min_lr = by_group("ReduceLROnPlateau: min_lr", optimizer, o.min_lr);
   });
   state_->optimizer = optimizer.state();
-  state_->best =
-      o.mode == PlateauMode::min ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
-  state_->options = std::move(o);
+  state_->plateau = {.max = o.mode == PlateauMode::max,
+                     .factor = o.factor,
+                     .patience = o.patience,
+                     .threshold = o.threshold,
+                     .absolute = o.threshold_mode == ThresholdMode::abs,
+                     .cooldown = o.cooldown,
+                     .eps = o.eps};
 }
 
-namespace {
-
-/// What a user calls a schedule that sets each step's rate anew, whatever it was before: a reduction would be gone with
-/// the next step. Null: one that multiplies the rate it finds, or what lies above its least rate.
-const char* sets_rates_anew(const ir::Schedule& schedule) {
-  constexpr std::pair<std::string_view, const char*> kKinds[] = {
-      {ir::kProgramsOwnSchedule, "LambdaLR"},
-      {"cosine_warm_restarts", "CosineAnnealingWarmRestarts"},
-      {"one_cycle", "OneCycleLR"},
-      {"triangular", "CyclicLR"},
-      {"triangular2", "CyclicLR"},
-      {"exp_range", "CyclicLR"},
-      {"sequential", "SequentialLR"}};
-  for (const auto& [kind, name] : kKinds)
-    if (schedule.kind == kind) return name;
-  return nullptr;
+std::map<std::string, double> ReduceLROnPlateau::State::recorded() const {
+  std::map<std::string, double> options = {{"max", plateau.max ? 1 : 0},
+                                           {"factor", plateau.factor},
+                                           {"patience", static_cast<double>(plateau.patience)},
+                                           {"threshold", plateau.threshold},
+                                           {"absolute", plateau.absolute ? 1 : 0},
+                                           {"cooldown", static_cast<double>(plateau.cooldown)},
+                                           {"eps", plateau.eps}};
+  for (std::size_t g = 0; g < min_lr.size(); ++g) options[ir::plateau_min_lr(g)] = min_lr[g];
+  return options;
 }
-
-}  // namespace
 
 void ReduceLROnPlateau::step(double metric, Location where) {
   if (detail::active_trace())
@@ -566,44 +574,28 @@ void ReduceLROnPlateau::step(double metric, Location where) {
         where);
   State& s = *state_;
   const std::shared_ptr<LRScheduler::State> schedule = s.optimizer->schedule.lock();
-  if (const char* name = schedule ? sets_rates_anew(schedule->schedule) : nullptr)
+  if (const char* name = schedule ? ir::sets_rates_anew(schedule->schedule) : nullptr)
     detail::fail_at(fmt::format("step() of ReduceLROnPlateau: the optimizer's {} sets the rate of each step anew, and "
                                 "a reduction would be gone with the next one; have one of the two",
                                 name),
                     where);
-  if (s.epoch == std::numeric_limits<std::int64_t>::max())
+  if (s.now.epochs == std::numeric_limits<std::int64_t>::max())
     detail::fail_at("step() of ReduceLROnPlateau: there are no more epochs to count", where);
-  ++s.epoch;
-  if (s.is_better(metric)) {
-    s.best = metric;
-    s.bad_epochs = 0;
-  } else {
-    ++s.bad_epochs;
-  }
-  if (s.cooldown > 0) {
-    --s.cooldown;
-    s.bad_epochs = 0;
-  }
-  if (s.bad_epochs <= s.options.patience) return;
+  if (!s.plateau.sees(s.now, metric)) return;
+  const runtime::Schedule formula = schedule ? schedule_of(schedule->schedule) : runtime::Schedule{};
+  const std::int64_t steps = schedule ? schedule->steps : 0;
   for (std::size_t i = 0; i < s.min_lr.size(); ++i) {
     auto& group = s.optimizer->groups[i];
     double& rate = group.options.at("lr");
-    double reduced = std::max(rate * s.options.factor, s.min_lr[i]);
     if (!schedule) {
-      if (rate - reduced > s.options.eps) rate = reduced;
+      rate = s.plateau.reduced(formula, rate, s.min_lr[i], steps);
       continue;
     }
-    // These schedules are straight lines in the rate they start from: starting from another they go on from here as
-    // PyTorch's, which multiply what they find.
-    const double least = scheduled_rate(schedule->schedule, 0, schedule->steps),
-                 slope = scheduled_rate(schedule->schedule, 1, schedule->steps) - least;
-    reduced = std::max(reduced, least);
-    if (!(rate - reduced > s.options.eps) || !(slope > 0)) continue;
-    group.base_lr = (reduced - least) / slope;
-    rate = scheduled_rate(schedule->schedule, group.base_lr, schedule->steps);
+    const double start = s.plateau.reduced(formula, group.base_lr, s.min_lr[i], steps);
+    if (start == group.base_lr) continue;
+    group.base_lr = start;
+    rate = formula.learning_rate(start, steps);
   }
-  s.cooldown = s.options.cooldown;
-  s.bad_epochs = 0;
 }
 void ReduceLROnPlateau::step(const Tensor& metric, Location where) {
   detail::require_defined(metric, "step", where, "the metric");
@@ -616,35 +608,41 @@ std::vector<double> ReduceLROnPlateau::get_last_lr() const {
   for (const auto& g : state_->optimizer->groups) rates.push_back(g.options.at("lr"));
   return rates;
 }
-double ReduceLROnPlateau::best() const { return state_->best; }
-std::int64_t ReduceLROnPlateau::num_bad_epochs() const { return state_->bad_epochs; }
-std::int64_t ReduceLROnPlateau::last_epoch() const { return state_->epoch; }
-bool ReduceLROnPlateau::in_cooldown() const { return state_->cooldown > 0; }
+double ReduceLROnPlateau::best() const {
+  const double none = std::numeric_limits<double>::infinity();
+  return state_->now.has_best ? state_->now.best : state_->plateau.max ? -none : none;
+}
+std::int64_t ReduceLROnPlateau::num_bad_epochs() const { return state_->now.bad_epochs; }
+std::int64_t ReduceLROnPlateau::last_epoch() const { return state_->now.epochs; }
+bool ReduceLROnPlateau::in_cooldown() const { return state_->now.cooldown > 0; }
 
 nn::StateDict ReduceLROnPlateau::state_dict() const {
-  return {{"best", tensor(state_->best, DType::f64)},
-          {"num_bad_epochs", tensor(state_->bad_epochs, DType::i64)},
-          {"cooldown_counter", tensor(state_->cooldown, DType::i64)},
-          {"last_epoch", tensor(state_->epoch, DType::i64)}};
+  return {{"best", tensor(best(), DType::f64)},
+          {"num_bad_epochs", tensor(state_->now.bad_epochs, DType::i64)},
+          {"cooldown_counter", tensor(state_->now.cooldown, DType::i64)},
+          {"last_epoch", tensor(state_->now.epochs, DType::i64)}};
 }
 nn::LoadReport ReduceLROnPlateau::load_state_dict(const nn::StateDict& state, bool strict, Location where) {
   detail::refuse_within_build("load_state_dict() of a schedule", where);
   const std::string what = "load_state_dict of ReduceLROnPlateau";
-  State next = *state_;
+  runtime::PlateauState next = state_->now;
   const std::pair<const char*, std::int64_t*> counts[] = {
-      {"num_bad_epochs", &next.bad_epochs}, {"cooldown_counter", &next.cooldown}, {"last_epoch", &next.epoch}};
+      {"num_bad_epochs", &next.bad_epochs}, {"cooldown_counter", &next.cooldown}, {"last_epoch", &next.epochs}};
   std::vector<nn::LoadTarget> expected{{"best", {DType::f64, Shape{}}}};
   for (const auto& [name, count] : counts) expected.push_back({name, {DType::i64, Shape{}}});
   nn::LoadReport report = nn::check_entries(expected, state, strict, what, where);
   const std::map<std::string, Tensor> given(state.begin(), state.end());
-  if (const auto it = given.find("best"); it != given.end()) next.best = it->second.item<double>();
+  if (const auto it = given.find("best"); it != given.end()) {
+    next.best = it->second.item<double>();
+    next.has_best = next.best != (state_->plateau.max ? -1 : 1) * std::numeric_limits<double>::infinity();
+  }
   for (const auto& [name, count] : counts) {
     if (const auto it = given.find(name); it != given.end()) *count = it->second.item<std::int64_t>();
     if (*count < 0)
       detail::fail_at(fmt::format("{}: {} must not be negative, got {}; nothing was loaded", what, name, *count),
                       where);
   }
-  *state_ = std::move(next);
+  state_->now = next;
   return report;
 }
 

@@ -12,6 +12,7 @@
 
 #include "graven/lr_scheduler.h"
 #include "graven/optim.h"
+#include "runtime_min/plateau.h"
 
 namespace graven::optim {
 
@@ -85,6 +86,15 @@ struct LRScheduler::State {
   void set(const std::vector<double>& now) const;
   /// One more; user error where there are no more numbers.
   std::int64_t next_step() const;
+};
+
+struct ReduceLROnPlateau::State {
+  std::shared_ptr<optim::Optimizer::State> optimizer;
+  runtime::Plateau plateau;
+  std::vector<double> min_lr;  ///< by group
+  runtime::PlateauState now;
+  /// As files and programs have it.
+  std::map<std::string, double> recorded() const;
 };
 
 }  // namespace graven::lr_scheduler

@@ -137,6 +137,7 @@ struct Schedule {
   std::map<std::string, double> options;
   std::vector<double> milestones;
   std::vector<Schedule> parts = {};  ///< of the kind "sequential": milestones[i] is where parts[i + 1] begins
+  std::vector<double> factors = {};  ///< of the kind "table": of the rates of so many steps
 };
 
 /// Sequences within sequences: what stands innermost is at this depth at most.
@@ -152,6 +153,8 @@ struct Optimizer {
   std::string kind;  ///< "sgd", "adam", ...: ir/optimizer_kind.h
   std::vector<ParameterGroup> groups;
   Schedule schedule;
+  /// What the training loop reduces the rates by when its loss stays where it is (ir/schedule.h); empty: it does not.
+  std::map<std::string, double> plateau = {};
 };
 
 /// A module, in order of registration: what `repr`, pictures and banners group by.

@@ -756,8 +756,10 @@ class Reader {
     return m;
   }
   void read_optimizer(Item item, const Place& place) {
-    Item kind = item, groups = item, schedule = item;
-    fields(item, place, {{"kind", &kind}, {"groups", &groups}, {"schedule", &schedule}});
+    Item kind = item, groups = item, schedule = item, plateau = item;
+    bool has_plateau = false;
+    fields(item, place,
+           {{"kind", &kind}, {"groups", &groups}, {"schedule", &schedule}, {"plateau", &plateau, &has_plateau}});
     Optimizer o;
     o.kind = label(kind, place.at("kind"));
     const OptimizerKind& known =
@@ -787,21 +789,33 @@ class Reader {
       check_schedule(o.schedule);
       return 0;
     });
+    if (has_plateau) {
+      o.plateau = options(plateau, place.at("plateau"));
+      located(place.at("plateau"), [&] {
+        check_plateau(o);
+        return 0;
+      });
+    }
     graph_.optimizers.push_back(std::move(o));
   }
   Schedule read_schedule(Item item, const Place& place, std::size_t depth) const {
     if (depth > kMaximumScheduleDepth)
       fail(place, "schedules within schedules at most " + std::to_string(kMaximumScheduleDepth) + " deep", "one more");
-    Item kind = item, schedule_options = item, milestones = item, parts = item;
-    bool has_parts = false;
-    fields(
-        item, place,
-        {{"kind", &kind}, {"options", &schedule_options}, {"milestones", &milestones}, {"parts", &parts, &has_parts}});
+    Item kind = item, schedule_options = item, milestones = item, parts = item, factors = item;
+    bool has_parts = false, has_factors = false;
+    fields(item, place,
+           {{"kind", &kind},
+            {"options", &schedule_options},
+            {"milestones", &milestones},
+            {"parts", &parts, &has_parts},
+            {"factors", &factors, &has_factors}});
     Schedule s;
     s.kind = label(kind, place.at("kind"));
     s.options = options(schedule_options, place.at("options"));
     each(milestones, place.at("milestones"),
          [&](Item m, const Place& where) { s.milestones.push_back(number(m, where)); });
+    if (has_factors)
+      each(factors, place.at("factors"), [&](Item f, const Place& where) { s.factors.push_back(number(f, where)); });
     if (has_parts)
       each(parts, place.at("parts"),
            [&](Item part, const Place& where) { s.parts.push_back(read_schedule(part, where, depth + 1)); });

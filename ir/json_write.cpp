@@ -449,6 +449,10 @@ class Writer {
     });
     line_.key("schedule");
     schedule(o.schedule);
+    if (!o.plateau.empty()) {
+      line_.key("plateau");
+      options(o.plateau);
+    }
     line_.raw("}");
   }
   void schedule(const Schedule& s) {
@@ -459,6 +463,10 @@ class Writer {
     options(s.options);
     line_.key("milestones");
     line_.list(s.milestones, [&](double m) { line_.number(m); });
+    if (!s.factors.empty()) {
+      line_.key("factors");
+      line_.list(s.factors, [&](double f) { line_.number(f); });
+    }
     if (!s.parts.empty()) {
       line_.key("parts");
       line_.list(s.parts, [&](const Schedule& part) { schedule(part); });

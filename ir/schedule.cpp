@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/diagnostic.h"
@@ -40,6 +42,11 @@ constexpr ScheduleOption kScheduleOptions[] = {
     {"anneal_linear", ScheduleNumber::flag},
     {"three_phase", ScheduleNumber::flag},
 };
+constexpr ScheduleOption kPlateauOptions[] = {
+    {"max", ScheduleNumber::flag},      {"factor", ScheduleNumber::share},  {"patience", ScheduleNumber::from_0},
+    {"threshold", ScheduleNumber::any}, {"absolute", ScheduleNumber::flag}, {"cooldown", ScheduleNumber::from_0},
+    {"eps", ScheduleNumber::any},
+};
 constexpr ScheduleOption kWarmupOptions[] = {{"warmup_factor", ScheduleNumber::any},
                                              {"warmup_iters", ScheduleNumber::from_0}};
 
@@ -63,6 +70,7 @@ const std::vector<ScheduleKind>& schedule_kinds() {
       {"triangular", {"max_factor", "step_size_up", "step_size_down"}},
       {"triangular2", {"max_factor", "step_size_up", "step_size_down"}},
       {"exp_range", {"max_factor", "step_size_up", "step_size_down", "gamma"}},
+      {"table", {}},
       {"sequential", {}},
   };
   return table;
@@ -73,13 +81,16 @@ bool contains(const std::vector<std::string_view>& names, std::string_view name)
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+[[noreturn]] void refuse(const std::string& what, const std::string& expected, const std::string& found) {
+  throw UserError(what + ": expected " + expected + ", found " + found);
+}
 [[noreturn]] void refuse(const Schedule& schedule, const std::string& expected, const std::string& found) {
-  throw UserError("the schedule '" + schedule.kind + "': expected " + expected + ", found " + found);
+  refuse("the schedule '" + schedule.kind + "'", expected, found);
 }
 
-void check_number(const Schedule& schedule, const std::string& name, double x, ScheduleNumber number) {
+void check_number(const std::string& whose, const std::string& name, double x, ScheduleNumber number) {
   const auto expect = [&](bool allowed, const char* what) {
-    if (!allowed) refuse(schedule, what + (" for " + name), fmt::format("{}", x));
+    if (!allowed) refuse(whose, what + (" for " + name), fmt::format("{}", x));
   };
   const auto whole = [x](double least) { return x >= least && x <= 0x1p53 && x == std::floor(x); };
   switch (number) {
@@ -96,6 +107,10 @@ void check_number(const Schedule& schedule, const std::string& name, double x, S
     case ScheduleNumber::flag:
       return expect(x == 0 || x == 1, "0 or 1");
   }
+}
+
+void check_number(const Schedule& schedule, const std::string& name, double x, ScheduleNumber number) {
+  check_number("the schedule '" + schedule.kind + "'", name, x, number);
 }
 
 void check_parts(const Schedule& schedule) {
@@ -119,16 +134,57 @@ void check_parts(const Schedule& schedule) {
 std::span<const ScheduleOption> schedule_options() { return kScheduleOptions; }
 std::span<const ScheduleOption> warmup_options() { return kWarmupOptions; }
 
+std::span<const ScheduleOption> plateau_options() { return kPlateauOptions; }
+
+void check_plateau(const Optimizer& optimizer) {
+  if (optimizer.plateau.empty()) return;
+  const std::string whose = "the reduction on a plateau";
+  std::map<std::string, ScheduleNumber> due;
+  for (const ScheduleOption& o : kPlateauOptions) due.emplace(o.name, o.number);
+  for (std::size_t g = 0; g < optimizer.groups.size(); ++g) due.emplace(plateau_min_lr(g), ScheduleNumber::any);
+  for (const auto& [name, x] : optimizer.plateau) {
+    const auto found = due.find(name);
+    if (found == due.end()) throw UserError(whose + " has an unknown option, '" + name + "'");
+    check_number(whose, name, x, found->second);
+    due.erase(found);
+  }
+  if (!due.empty()) throw UserError(whose + " lacks the option '" + due.begin()->first + "'");
+  if (const char* name = sets_rates_anew(optimizer.schedule))
+    throw UserError(
+        fmt::format("ReduceLROnPlateau beside {}, which sets the rate of each step anew: a reduction would be "
+                    "gone with the next one; have one of the two",
+                    name));
+}
+
+const char* sets_rates_anew(const Schedule& schedule) {
+  constexpr std::pair<std::string_view, const char*> kKinds[] = {
+      {kProgramsOwnSchedule, "LambdaLR"},
+      {"table", "LambdaLR"},
+      {"cosine_warm_restarts", "CosineAnnealingWarmRestarts"},
+      {"one_cycle", "OneCycleLR"},
+      {"triangular", "CyclicLR"},
+      {"triangular2", "CyclicLR"},
+      {"exp_range", "CyclicLR"},
+      {"sequential", "SequentialLR"}};
+  for (const auto& [kind, name] : kKinds)
+    if (schedule.kind == kind) return name;
+  return nullptr;
+}
+
 void require_portable(const Schedule& schedule) {
   if (schedule.kind != kProgramsOwnSchedule) return;
   throw UserError("the learning-rate schedule LambdaLR is a function of this program, which cannot be saved or emitted")
-      .note("use one of the other schedules, or SequentialLR with several of them");
+      .note(
+          "give it a table, {.tabulated_steps = ...}, or use one of the other schedules, or SequentialLR with several "
+          "of "
+          "them");
 }
 
 void check_schedule(const Schedule& schedule) {
   if (schedule.kind.empty() || schedule.kind == "none") {
-    if (!schedule.options.empty() || !schedule.milestones.empty() || !schedule.parts.empty())
-      throw UserError("options, milestones or parts of no schedule");
+    if (!schedule.options.empty() || !schedule.milestones.empty() || !schedule.parts.empty() ||
+        !schedule.factors.empty())
+      throw UserError("options, milestones, parts or factors of no schedule");
     return;
   }
   const auto& kinds = schedule_kinds();
@@ -152,6 +208,10 @@ void check_schedule(const Schedule& schedule) {
   }
   if (!schedule.milestones.empty() && schedule.kind != "multi_step" && schedule.kind != "sequential")
     refuse(schedule, "no milestones", fmt::format("{}", fmt::join(schedule.milestones, ", ")));
+  if (schedule.kind == "table" ? schedule.factors.empty() : !schedule.factors.empty())
+    refuse(schedule, schedule.kind == "table" ? "at least one factor" : "no factors",
+           fmt::format("{}", schedule.factors.size()));
+  for (const double f : schedule.factors) check_number(schedule, "a factor", f, ScheduleNumber::any);
   for (const double m : schedule.milestones) check_number(schedule, "a milestone", m, ScheduleNumber::from_0);
   if (!std::is_sorted(schedule.milestones.begin(), schedule.milestones.end()))
     refuse(schedule, "milestones that increase", fmt::format("{}", fmt::join(schedule.milestones, ", ")));

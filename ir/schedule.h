@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "ir/graph.h"
@@ -29,6 +30,16 @@ inline constexpr std::string_view kProgramsOwnSchedule = "lambda";
 
 /// User error for that: the graph is saved or emitted.
 void require_portable(const Schedule& schedule);
+
+/// What a schedule may have of ReduceLROnPlateau's options (Optimizer::plateau), in the order of runtime::Plateau's
+/// fields. Besides there is the least rate of each parameter group, "min_lr.0".
+std::span<const ScheduleOption> plateau_options();
+inline std::string plateau_min_lr(std::size_t group) { return "min_lr." + std::to_string(group); }
+/// User error where an option is missing, unknown or out of range, or the schedule beside it would undo a reduction.
+void check_plateau(const Optimizer& optimizer);
+/// What a user calls a schedule that sets each step's rate anew, whatever it was before: a reduction would be gone with
+/// the next step. Null: one that multiplies the rate it finds, or what lies above its least rate.
+const char* sets_rates_anew(const Schedule& schedule);
 
 /// User error when there is no such schedule, or none could be computed: from a file anything may come.
 void check_schedule(const Schedule& schedule);

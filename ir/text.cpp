@@ -129,6 +129,7 @@ class Writer {
       say("optimizer " + word(o["kind"]));
       for (const Json& g : o["groups"]) say("  group " + options(g["options"]) + " " + names(g["parameters"]));
       if (o["schedule"] != no_schedule()) say("  schedule " + o["schedule"].dump());
+      if (o.contains("plateau")) say("  plateau " + o["plateau"].dump());
     }
     return std::move(out_);
   }
@@ -576,8 +577,10 @@ class Reader {
         optimizer["groups"].push_back(group);
       } else if (what == "schedule") {
         optimizer["schedule"] = json("a schedule as JSON");
+      } else if (what == "plateau") {
+        optimizer["plateau"] = json("the options of a plateau as JSON");
       } else {
-        fail_before(what, "group or schedule");
+        fail_before(what, "group, schedule or plateau");
       }
       return;
     }

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <utility>
 
 #include "error.h"
@@ -106,6 +107,24 @@ std::string manifest_text(const TrainingState& state, const std::vector<FileReco
       json.line().key("watched_loss").value(state.watched_loss).line().key("watched_step").value(state.watched_step);
     json.line().key("waited").value(state.waited);
   }
+  const auto list = [&json](const char* key, const std::vector<double>& numbers) {
+    if (numbers.empty()) return;
+    json.line().key(key).begin_array();
+    for (const double x : numbers) json.value(x);
+    json.end_array();
+  };
+  if (state.position > 0) list("result_sums", state.result_sums);
+  if (!state.plateaus.empty()) {
+    json.line().key("plateaus").begin_array();
+    for (const PlateauState& plateau : state.plateaus) {
+      json.begin_object().key("epochs").value(plateau.epochs).key("bad_epochs").value(plateau.bad_epochs);
+      json.key("cooldown").value(plateau.cooldown);
+      if (plateau.has_best && std::isfinite(plateau.best)) json.key("best").value(plateau.best);
+      json.end_object();
+    }
+    json.end_array();
+  }
+  list("reduced_lrs", state.reduced_lrs);
   json.line().key("files").begin_array();
   for (const FileRecord& file : files) {
     json.line("\n  ")
@@ -213,6 +232,38 @@ TrainingState read_manifest(const std::string& path, std::vector<FileRecord>& fi
       state.watched_step = count();
     } else if (key == "waited") {
       state.waited = count();
+    } else if (key == "result_sums" || key == "reduced_lrs") {
+      std::vector<double>& numbers = key == "result_sums" ? state.result_sums : state.reduced_lrs;
+      json.begin_array();
+      while (json.next_item()) {  // of a result that is no number, there is none
+        if (json.peek() == JsonReader::Kind::null) {
+          json.null();
+          numbers.push_back(std::numeric_limits<double>::quiet_NaN());
+        } else {
+          numbers.push_back(json.number());
+        }
+      }
+    } else if (key == "plateaus") {
+      json.begin_array();
+      while (json.next_item()) {
+        PlateauState& plateau = state.plateaus.emplace_back();
+        std::string inner;
+        json.begin_object();
+        while (json.next_key(inner)) {
+          if (inner == "epochs") {
+            plateau.epochs = count();
+          } else if (inner == "bad_epochs") {
+            plateau.bad_epochs = count();
+          } else if (inner == "cooldown") {
+            plateau.cooldown = count();
+          } else if (inner == "best") {
+            plateau.best = json.number();
+            plateau.has_best = true;
+          } else {
+            json.fail("\"epochs\", \"bad_epochs\", \"cooldown\" or \"best\"", printable(inner));
+          }
+        }
+      }
     } else if (key == "files") {
       json.begin_array();
       while (json.next_item()) {

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "plateau.h"
 #include "tensor.h"
 
 namespace graven::runtime {
@@ -29,12 +30,13 @@ namespace graven::runtime {
 /// Where a run stands: with weights and optimizer state, all that it takes to go on exactly.
 struct TrainingState {
   std::string model, graph_hash, generator;
-  std::int64_t step = 0;      ///< updates done, those too that were skipped
-  std::int64_t draws = 0;     ///< parts of all steps that are done: what random numbers go by
-  std::int64_t epoch = 0;     ///< the epoch in progress, from 0
-  std::int64_t position = 0;  ///< samples of it that are done
-  std::int64_t samples = 0;   ///< of the training set
-  double loss_sum = 0;        ///< of the samples done in this epoch
+  std::int64_t step = 0;                 ///< updates done, those too that were skipped
+  std::int64_t draws = 0;                ///< parts of all steps that are done: what random numbers go by
+  std::int64_t epoch = 0;                ///< the epoch in progress, from 0
+  std::int64_t position = 0;             ///< samples of it that are done
+  std::int64_t samples = 0;              ///< of the training set
+  double loss_sum = 0;                   ///< of the samples done in this epoch
+  std::vector<double> result_sums = {};  ///< the same of other results, of whole numbers their sums
   // The options that shape the run.
   std::int64_t seed = 0;
   std::int64_t batch = 0;
@@ -53,6 +55,9 @@ struct TrainingState {
   double watched_loss = 0;        ///< the least so far
   std::int64_t watched_step = 0;  ///< when that was
   std::int64_t waited = 0;        ///< epochs looked at since then
+  // What reduces rates, and where these start from since.
+  std::vector<PlateauState> plateaus = {};
+  std::vector<double> reduced_lrs = {};  ///< by parameter group; none: nothing was reduced
 };
 
 class CheckpointFolder {

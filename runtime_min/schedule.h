@@ -36,6 +36,7 @@ struct Schedule {
     triangular,   ///< CyclicLR: from lr to lr max_factor in step_size_up steps, back in step_size_down, again and again
     triangular2,  ///< the same, each cycle half as high as the one before
     exp_range,    ///< the same, the height above lr times gamma^t
+    table,        ///< LambdaLR's function, tabulated: lr factors[t]
     sequential,   ///< SequentialLR: parts[0], from step milestones[0] on parts[1], ...; each counts from its own first
                   ///< step
   };
@@ -69,6 +70,7 @@ struct Schedule {
   /// multi_step: one that stands twice counts twice; sequential: one fewer than parts.
   std::vector<std::int64_t> milestones{};
   std::vector<Schedule> parts{};  ///< sequential
+  std::vector<double> factors{};  ///< table: of the steps that there are
 
   /// During the first warmup_iters steps the schedule's rate is replaced: constant: lr warmup_factor; linear: from lr
   /// warmup_factor up to the rate that the schedule has when the warm-up ends. The schedule's own clock runs from step
@@ -84,6 +86,9 @@ struct Schedule {
     const double start = lr * warmup_factor, end = scheduled(lr, warmup_iters);
     return start + (end - start) * (static_cast<double>(t) / static_cast<double>(warmup_iters));
   }
+
+  /// Whether it knows the rate of the step that follows `t` finished steps: a table ends.
+  bool covers(std::int64_t t) const { return kind != Kind::table || t < static_cast<std::int64_t>(factors.size()); }
 
   /// Sets the length of a schedule that has one (T_max, total_iters, decay_steps, total_steps); false when it has none.
   /// A sequence has its last part's, less the steps before it.
@@ -160,6 +165,8 @@ struct Schedule {
         return lr + triangle(lr, steps) * power_of(0.5, t / (step_size_up + step_size_down));
       case Kind::exp_range:
         return lr + triangle(lr, steps) * power_of(gamma, t);
+      case Kind::table:
+        return lr * factors[static_cast<std::size_t>(std::min(t, static_cast<std::int64_t>(factors.size()) - 1))];
       case Kind::sequential: {
         const auto next = std::upper_bound(milestones.begin(), milestones.end(), t);
         const std::int64_t start = next == milestones.begin() ? 0 : *std::prev(next);

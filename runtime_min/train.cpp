@@ -119,6 +119,10 @@ double mean_loss_of(const Evaluation& e) {
   return e.loss_sum / static_cast<double>(std::max<std::int64_t>(e.samples, 1));
 }
 
+double accuracy_of(const Evaluation& e) {
+  return static_cast<double>(e.correct) / static_cast<double>(std::max<std::int64_t>(e.labels, 1));
+}
+
 class Trainer {
  public:
   Trainer(TrainableModel& model, Options options, const Arguments& arguments)
@@ -162,6 +166,11 @@ class Trainer {
   double mean_loss() const {
     return state_.loss_sum / static_cast<double>(std::max<std::int64_t>(state_.position, 1));
   }  ///< of the epoch so far
+  void add_numbers();
+  std::optional<double> gradient_norm();
+  void follow_plateaus(const std::optional<Evaluation>& evaluation, double loss);
+  /// "lr" of the first parameter group, and, where there are more, "rates" of all.
+  void write_rates();
   void report_epoch(const std::optional<Evaluation>& evaluation, double loss, double seconds);
   void report_last_step(double seconds) const;
   /// With several ranks it is what they have agreed on last.
@@ -196,6 +205,10 @@ class Trainer {
   std::vector<Batch> under_way_;             ///< of a pipeline, besides batch_
   std::vector<ParameterGroup> groups_;
   std::vector<double> rates_;
+  std::vector<Variable> numbers_;  ///< results of the last step, besides the loss
+  std::vector<double> sums_;       ///< of a step's parts: of the loss, and of those
+  bool knows_results_ = true;      ///< of the whole epoch
+  bool logs_ = false;              ///< the first rank has a log
   TrainingState state_;
   std::int64_t saved_step_ = -1;
   std::string saved_path_;
@@ -216,6 +229,10 @@ void Trainer::start() {
   if (pipeline_ != nullptr) pipeline_->start(weights_, states_, options_.rank_timeout);
   groups_ = description_.groups;
   rates_.resize(std::max<std::size_t>(groups_.size(), 1));
+  numbers_ = model_.numbers();
+  sums_.resize(1 + numbers_.size());
+  logs_ = log_.enabled();
+  ranks_.broadcast(&logs_, sizeof logs_);
 }
 
 void Trainer::load_initial_weights(bool required) {
@@ -247,6 +264,8 @@ void Trainer::prepare_schedules() {
       group.schedule.warmup_iters = state_.warmup;
     }
   }
+  if (state_.reduced_lrs.size() == groups_.size())
+    for (std::size_t g = 0; g < groups_.size(); ++g) groups_[g].lr = state_.reduced_lrs[g];
   if (state_.total_steps == 0 || any_length) return;
   if (state_.total_steps <= before) {
     throw UsageError("--total-steps", "",
@@ -257,8 +276,16 @@ void Trainer::prepare_schedules() {
 }
 
 void Trainer::set_learning_rates() {
-  for (std::size_t g = 0; g < groups_.size(); ++g)
-    rates_[g] = groups_[g].schedule.learning_rate(groups_[g].lr, state_.step - model_.skipped(g));
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const std::int64_t done = state_.step - model_.skipped(g);
+    if (!groups_[g].schedule.covers(done))
+      throw Error("training", std::string("step ") + std::to_string(done + 1),
+                  "at most " + std::to_string(groups_[g].schedule.factors.size()) +
+                      " steps, for which the program has the factors of its learning rate (tabulated_steps of LambdaLR "
+                      "when it was emitted)",
+                  "one more");
+    rates_[g] = groups_[g].schedule.learning_rate(groups_[g].lr, done);
+  }
 }
 
 void Trainer::resume() {
@@ -286,6 +313,9 @@ void Trainer::resume() {
   const TrainingState chosen = state_;
   state_ = loaded;
   state_.generator = chosen.generator;
+  state_.plateaus.resize(description_.plateaus.size());
+  knows_results_ = state_.position == 0 || state_.result_sums.size() == numbers_.size();
+  state_.result_sums.resize(numbers_.size());
   // What the command line says overrides; what it leaves unsaid is the checkpoint's.
   const auto take = [&](const char* option, auto TrainingState::* field) {
     if (!arguments_.given(option) || chosen.*field == loaded.*field) return;
@@ -297,6 +327,7 @@ void Trainer::resume() {
   take("accumulation-steps", &TrainingState::accumulation_steps);
   take("shuffle", &TrainingState::shuffle);
   take("drop-last", &TrainingState::drop_last);
+  if (arguments_.given("lr") && chosen.lr != loaded.lr) state_.reduced_lrs.clear();  // it is the rate from here on
   take("lr", &TrainingState::lr);
   take("warmup", &TrainingState::warmup);
   take("total-steps", &TrainingState::total_steps);
@@ -339,6 +370,13 @@ void Trainer::share_state() {
     ranks_.broadcast(x, sizeof *x);
   for (bool* flag : {&state_.shuffle, &state_.drop_last, &state_.has_best, &state_.has_watched})
     ranks_.broadcast(flag, sizeof *flag);
+  ranks_.broadcast(state_.result_sums.data(), state_.result_sums.size() * sizeof(double));
+  ranks_.broadcast(state_.plateaus.data(), state_.plateaus.size() * sizeof(PlateauState));
+  std::size_t reduced = state_.reduced_lrs.size();
+  ranks_.broadcast(&reduced, sizeof reduced);
+  state_.reduced_lrs.resize(reduced);
+  ranks_.broadcast(state_.reduced_lrs.data(), reduced * sizeof(double));
+  ranks_.broadcast(&knows_results_, sizeof knows_results_);
   if (pipeline_ != nullptr) return pipeline_->hand_out();
   share_weights();
   share_out(weights_, ranks_.is_first() ? weights_path_ : std::string());
@@ -502,31 +540,45 @@ bool Trainer::train_epoch() {
       source_->fill(to, count, [&](std::int64_t i) { return shuffle ? order[first + i] : first + i; });
       return StagePart{to.pointers(), count, numbers};
     };
-    double sum = 0;  // of the losses
+    std::fill(sums_.begin(), sums_.end(), 0.0);
     if (pipeline_ != nullptr) {
-      sum = pipeline_->step(parts, [&](std::int64_t part, int slot) { return part_of(part, batch_of(slot)); });
+      sums_[0] = pipeline_->step(parts, [&](std::int64_t part, int slot) { return part_of(part, batch_of(slot)); });
       pipeline_->share_numbers(model_.numbers());
     } else {
       for (std::int64_t part = 0; part < parts; ++part) {
         const StagePart own = part_of(part, *batch_);
-        sum += model_.step(own.inputs, own.batch, own.numbers);
+        sums_[0] += model_.step(own.inputs, own.batch, own.numbers);
+        add_numbers();
       }
     }
     const std::int64_t samples = std::min(all * batch, end - state_.position);
-    if (!counts()) sum = 0;
-    ranks_.sum(&sum, 1);
+    if (!counts()) std::fill(sums_.begin(), sums_.end(), 0.0);
+    ranks_.sum(sums_.data(), sums_.size());
     agree_on_stop();
-    const double loss = sum / static_cast<double>(all);
+    const double loss = sums_[0] / static_cast<double>(all);
     const bool is_number = std::isfinite(loss);
     if (!is_number && !description_.scales_loss) fail_on_loss(loss);
     // A step that is skipped because of its loss leaves the epoch's mean as it is.
     const double counted = is_number ? loss : mean_loss();
+    if (pipeline_ == nullptr)
+      for (std::size_t i = 0; i < numbers_.size(); ++i) {
+        double& result = sums_[1 + i];
+        if (is_floating(numbers_[i].dtype)) {  // the mean of the parts; whole numbers add up
+          result /= static_cast<double>(all);
+          const double kept = state_.position > 0 ? state_.result_sums[i] / static_cast<double>(state_.position) : 0;
+          state_.result_sums[i] += (std::isfinite(result) || is_number ? result : kept) * static_cast<double>(samples);
+        } else {
+          state_.result_sums[i] += result;
+        }
+      }
     state_.step += 1;
     state_.draws += all;
     state_.position += samples;
     state_.loss_sum += counted * static_cast<double>(samples);
     progress.update(state_.position, state_.loss_sum / static_cast<double>(state_.position), state_.position - start);
-    if (log_.enabled() && state_.step % options_.log_every == 0) {
+    const bool is_logged = logs_ && state_.step % options_.log_every == 0;
+    const std::optional<double> norm = is_logged ? gradient_norm() : std::nullopt;
+    if (is_logged && log_.enabled()) {
       json_.clear();
       json_.begin_object()
           .key("event")
@@ -537,17 +589,97 @@ bool Trainer::train_epoch() {
           .value(state_.epoch + 1)
           .key("loss")
           .value(loss);
-      json_.key("lr").value(rates_[0]);
-      const std::vector<Variable> numbers = model_.numbers();
-      if (!numbers.empty()) json_.key("results").begin_object();
-      for (const Variable& number : numbers)
-        json_.key(number.path).value(number_at(number.dtype, static_cast<const std::byte*>(number.data), 0));
-      if (!numbers.empty()) json_.end_object();
+      write_rates();
+      if (norm) json_.key("gradient_norm").value(*norm);
+      if (!numbers_.empty()) json_.key("results").begin_object();
+      for (std::size_t i = 0; i < numbers_.size(); ++i)
+        json_.key(numbers_[i].path)
+            .value(pipeline_ == nullptr
+                       ? sums_[1 + i]  // of a pipeline: the last part's
+                       : number_at(numbers_[i].dtype, static_cast<const std::byte*>(numbers_[i].data), 0));
+      if (!numbers_.empty()) json_.end_object();
       log_.write(json_.end_object());
     }
     if (options_.checkpoint_every > 0 && state_.step % options_.checkpoint_every == 0 && state_.position < end) save();
   }
   return stop_signal() == 0;
+}
+
+/// Behind a part of a step.
+void Trainer::add_numbers() {
+  if (numbers_.empty()) return;
+  if (description_.on_device) numbers_ = model_.numbers();
+  for (std::size_t i = 0; i < numbers_.size(); ++i)
+    sums_[1 + i] += number_at(numbers_[i].dtype, static_cast<const std::byte*>(numbers_[i].data), 0);
+}
+
+/// Of all gradients of the last step as one vector, in double: what its update read, a norm that it clips by not being
+/// in them. Every rank calls it. None of a pipeline, whose ranks have gradients of their own stages.
+std::optional<double> Trainer::gradient_norm() {
+  if (pipeline_ != nullptr) return std::nullopt;
+  const std::vector<Variable> gradients = model_.gradients();
+  if (gradients.empty()) return std::nullopt;
+  const auto squares_of = [](const auto* x, std::int64_t n) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    return sum;
+  };
+  double whole = 0, shards = 0;  // of those that every rank has, and of this one's parts of others
+  for (const Variable& v : gradients) {
+    double& sum = v.is_shard() ? shards : whole;
+    if (v.dtype == DType::f32) {
+      sum += squares_of(static_cast<const float*>(v.data), v.count());
+    } else if (v.dtype == DType::f64) {
+      sum += squares_of(static_cast<const double*>(v.data), v.count());
+    } else {
+      for (std::int64_t i = 0; i < v.count(); ++i) {
+        const double x = number_at(v.dtype, static_cast<const std::byte*>(v.data), i);
+        sum += x * x;
+      }
+    }
+  }
+  ranks_.sum(&shards, 1);
+  return std::sqrt(whole + shards);
+}
+
+/// Of an epoch that is evaluated, or without a held-out set of any.
+void Trainer::follow_plateaus(const std::optional<Evaluation>& evaluation, double loss) {
+  if (description_.plateaus.empty() || (test_source_ && !evaluation)) return;
+  bool any = false;
+  for (std::size_t p = 0; p < description_.plateaus.size(); ++p) {
+    const Plateau& plateau = description_.plateaus[p];
+    const double number = plateau.max ? accuracy_of(*evaluation) : evaluation ? mean_loss_of(*evaluation) : loss;
+    if (!plateau.sees(state_.plateaus[p], number)) continue;
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      if (groups_[g].plateau == static_cast<int>(p)) {
+        double& lr = groups_[g].lr;
+        const double next =
+            plateau.reduced(groups_[g].schedule, lr, groups_[g].min_lr, state_.step - model_.skipped(g));
+        any = any || next != lr;
+        lr = next;
+      }
+  }
+  // What the first rank has found holds: sums of ranks are the same on all of them, and this does not rest on it.
+  ranks_.broadcast(&any, sizeof any);
+  ranks_.broadcast(state_.plateaus.data(), state_.plateaus.size() * sizeof(PlateauState));
+  if (!any) return;
+  state_.reduced_lrs.resize(groups_.size());
+  for (std::size_t g = 0; g < groups_.size(); ++g) state_.reduced_lrs[g] = groups_[g].lr;
+  ranks_.broadcast(state_.reduced_lrs.data(), state_.reduced_lrs.size() * sizeof(double));
+  for (std::size_t g = 0; g < groups_.size(); ++g) groups_[g].lr = state_.reduced_lrs[g];
+  set_learning_rates();
+  std::printf("  learning rate%s reduced to", groups_.size() > 1 ? "s" : "");
+  for (const double rate : rates_) std::printf(" %g", rate);
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+void Trainer::write_rates() {
+  json_.key("lr").value(rates_[0]);
+  if (groups_.size() < 2) return;
+  json_.key("rates").begin_array();
+  for (const double rate : rates_) json_.value(rate);
+  json_.end_array();
 }
 
 std::optional<Evaluation> Trainer::evaluate() {
@@ -629,14 +761,19 @@ bool Trainer::epoch_is_due(std::int64_t every) const {
 }
 
 void Trainer::report_epoch(const std::optional<Evaluation>& evaluation, double loss, double seconds) {
-  const auto accuracy = [](const Evaluation& e) {
-    return static_cast<double>(e.correct) / static_cast<double>(std::max<std::int64_t>(e.labels, 1));
+  const bool has_results = pipeline_ == nullptr && knows_results_;
+  const auto result = [&](std::size_t i) {  // of the epoch: the mean over its samples; whole numbers add up
+    const double samples = static_cast<double>(std::max<std::int64_t>(state_.position, 1));
+    return is_floating(numbers_[i].dtype) ? state_.result_sums[i] / samples : state_.result_sums[i];
   };
   if (epoch_is_due(options_.print_every)) {
     std::printf("%s  loss %.4f", epoch_title().c_str(), loss);
+    if (has_results)
+      for (const std::size_t i : description_.shown_results)
+        std::printf(is_floating(numbers_[i].dtype) ? "  %s %.4f" : "  %s %.0f", numbers_[i].path.c_str(), result(i));
     if (evaluation) {
       std::printf("  test loss %.4f", mean_loss_of(*evaluation));
-      if (description_.has_accuracy) std::printf("  accuracy %.4f", accuracy(*evaluation));
+      if (description_.has_accuracy) std::printf("  accuracy %.4f", accuracy_of(*evaluation));
     }
     std::printf("  %.1f s\n", seconds);
     std::fflush(stdout);
@@ -652,9 +789,15 @@ void Trainer::report_epoch(const std::optional<Evaluation>& evaluation, double l
       .value(state_.step)
       .key("loss")
       .value(loss);
+  write_rates();
+  if (has_results && !numbers_.empty()) {
+    json_.key("results").begin_object();
+    for (std::size_t i = 0; i < numbers_.size(); ++i) json_.key(numbers_[i].path).value(result(i));
+    json_.end_object();
+  }
   if (evaluation) {
     json_.key("test_loss").value(mean_loss_of(*evaluation));
-    if (description_.has_accuracy) json_.key("accuracy").value(accuracy(*evaluation));
+    if (description_.has_accuracy) json_.key("accuracy").value(accuracy_of(*evaluation));
   }
   log_.write(json_.key("seconds").value(seconds).end_object());
 }
@@ -684,6 +827,7 @@ void Trainer::finish_epoch(const Stopwatch& watch) {
   const double loss = mean_loss();
   report_epoch(evaluation, loss, watch.seconds());
   if (options_.patience > 0 && (evaluation || !test_source_)) watch_loss(evaluation ? mean_loss_of(*evaluation) : loss);
+  follow_plateaus(evaluation, loss);
   const bool due = epoch_is_due(options_.save_every);
   // The best is a checkpoint, so only epochs that are saved compete; with a held-out set, only those that are
   // evaluated.
@@ -700,6 +844,8 @@ void Trainer::finish_epoch(const Stopwatch& watch) {
   state_.epoch += 1;
   state_.position = 0;
   state_.loss_sum = 0;
+  std::fill(state_.result_sums.begin(), state_.result_sums.end(), 0.0);
+  knows_results_ = true;
   if (due) save();
 }
 
@@ -725,6 +871,15 @@ int Trainer::run() {
   }
   if (options_.patience > 0 && test_ && options_.eval_every == 0)
     throw UsageError("--patience", "", "an --eval-every above 0, as the held-out loss is what it looks at", "0");
+  if (!description_.plateaus.empty() && test_ && options_.eval_every == 0)
+    throw UsageError("--eval-every", "", "1 or more, as the learning rate follows the held-out set", "0");
+  for (const Plateau& plateau : description_.plateaus)
+    if (plateau.max && !(test_ && description_.has_accuracy))
+      throw UsageError("--test-data", "",
+                       std::string("a held-out set") +
+                           (description_.has_accuracy ? "" : ", and a model with an accuracy") +
+                           ": the learning rate follows the accuracy (ReduceLROnPlateau with PlateauMode::max)",
+                       test_ ? "no accuracy" : "none");
   if (!description_.batch_is_symbolic) options_.drop_last = true;
   state_ = {.model = description_.name,
             .graph_hash = description_.graph_hash,
@@ -750,6 +905,8 @@ int Trainer::run() {
     }
   }
   start();
+  state_.result_sums.resize(numbers_.size());
+  state_.plateaus.resize(description_.plateaus.size());
   if (ranks_.is_first()) {
     if (options_.resume.empty())
       load_initial_weights(true);

@@ -30,6 +30,7 @@
 #include <string>
 #include <vector>
 
+#include "plateau.h"
 #include "schedule.h"
 #include "tensor.h"
 
@@ -38,6 +39,8 @@ namespace graven::runtime {
 struct ParameterGroup {
   double lr = 0;        ///< default learning rate of the group
   Schedule schedule{};  ///< of the optimizer that the group belongs to
+  int plateau = -1;     ///< that optimizer's, in TrainingDescription::plateaus; -1: it has none
+  double min_lr = 0;    ///< below which that does not reduce the rate
 };
 
 /// What the program knows of the model before it starts: constant data in the emitted main.cpp.
@@ -50,10 +53,12 @@ struct TrainingDescription {
   bool batch_is_symbolic = false;            ///< any batch from 1 to `batch` will do; otherwise it is exactly `batch`
   std::int64_t least_batch = 1;  ///< of a symbolic batch: such as 2 where a batch norm has one value a channel
   std::vector<ParameterGroup> groups{};
-  const char* graph_hash = "";  ///< SHA-256 of graph.json: a checkpoint of another graph is refused
-  const char* generator = "";   ///< "graven 0.1.0"
-  bool has_evaluation = true;   ///< evaluate() may be called
-  bool has_accuracy = false;    ///< Evaluation::correct means something
+  std::vector<Plateau> plateaus{};           ///< by which rates follow the held-out loss or accuracy
+  std::vector<std::size_t> shown_results{};  ///< of TrainableModel::numbers(): what an epoch's line has
+  const char* graph_hash = "";               ///< SHA-256 of graph.json: a checkpoint of another graph is refused
+  const char* generator = "";                ///< "graven 0.1.0"
+  bool has_evaluation = true;                ///< evaluate() may be called
+  bool has_accuracy = false;                 ///< Evaluation::correct means something
   /// Of a fixed batch: the input whose TensorDescription::ignored takes a sample out of the loss, exactly; -1: there is
   /// none, or the loss is more than an operator of labels.
   std::int64_t ignorable_labels = -1;
@@ -150,8 +155,11 @@ class TrainableModel {
   virtual Pipeline* pipeline() { return nullptr; }
   /// How many steps the optimizer of a parameter group has skipped: its schedule has not come further.
   virtual std::int64_t skipped(std::size_t /* group */) { return 0; }
-  /// Results of the last step() of one number each, besides the loss: the log has them by name.
+  /// Results of the last step() of one number each, besides the loss: the log has them by name. Where the model does
+  /// not compute on a device, they stay where they are.
   virtual std::vector<Variable> numbers() { return {}; }
+  /// Those of the last step(), as its update read them; none where none outlives it, or they are scaled.
+  virtual std::vector<Variable> gradients() { return {}; }
   /// Evaluates `batch` samples, in evaluation mode and without learning: the loss of all of them, the labels of the
   /// first `count`. With a symbolic batch, count == batch. With a fixed one the set's last samples may not fill it; the
   /// caller then repeats one sample, and either gives it the label that is ignored or takes its share out.

@@ -23,6 +23,7 @@
 #include "ir/optimizer_kind.h"
 #include "ir/passes/passes.h"
 #include "ir/rank_layout.h"
+#include "ir/schedule.h"
 #include "ir/sharding.h"
 #include "ir/sizes.h"
 #include "ir/stages.h"
@@ -548,6 +549,15 @@ class Builder {
     return options.empty() ? optimizer.kind : optimizer.kind + ", " + options;
   }
 
+  /// Leaves of a result that are keys of a map, or lie within one.
+  static std::set<std::int32_t> named_leaves(const ir::Tree& tree, bool is_named = false) {
+    if (tree.kind == ir::Tree::Kind::leaf) return is_named ? std::set{tree.index} : std::set<std::int32_t>();
+    std::set<std::int32_t> leaves;
+    for (const ir::Tree& child : tree.children)
+      leaves.merge(named_leaves(child, is_named || tree.kind == ir::Tree::Kind::map));
+    return leaves;
+  }
+
   static LossText loss_text(const ir::Graph& graph, const ValueNames& values, ir::ValueId loss) {
     return {values.expression(loss), std::string(element_type(graph.type(loss).dtype))};
   }
@@ -561,9 +571,14 @@ class Builder {
         // A host program gives the rates of each step itself.
         const std::string schedule =
             options_.jit_entry ? std::string() : schedule_text(o.schedule, std::string(12, ' '));
-        out_.training.groups.push_back({rates.back(), schedule});
+        std::string plateau;
+        if (!o.plateau.empty() && !options_.jit_entry)
+          plateau = fmt::format(".plateau = {}, .min_lr = {}", out_.training.plateaus.size(),
+                                number_text(o.plateau.at(ir::plateau_min_lr(&g - o.groups.data()))));
+        out_.training.groups.push_back({rates.back(), schedule, plateau});
         if (!schedule.empty()) out_.training.has_schedule = true;
       }
+      if (!o.plateau.empty() && !options_.jit_entry) out_.training.plateaus.push_back(plateau_text(o));
       descriptions.push_back(description(o));
     }
     out_.training.accumulation_steps = ir::accumulation_steps(graph_);
@@ -592,11 +607,13 @@ class Builder {
         out_.training.losses.back().stage = stage_of(l.value);
       }
     // What the program's log shows beside the loss: the other results of one number. Of several losses each is one.
-    std::vector<std::string> logged, logged_in;
+    std::vector<std::string> logged, logged_in, shown;
+    const std::set<std::int32_t> named = named_leaves(graph_.output_tree);
     for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
       const ir::ValueId v = graph_.outputs[i];
       const bool is_loss = out_.training.losses.size() == 1 && root(plan_, graph_.losses[0].value) == root(plan_, v);
       if (graph_.type(v).shape.rank() == 0 && !is_loss) {
+        if (named.count(static_cast<std::int32_t>(i))) shown.push_back(std::to_string(logged.size()));
         logged.push_back(fmt::format("results[{}]", i));
         logged_in.push_back(fmt::format("{}", stage_of(v)));
       }
@@ -604,6 +621,7 @@ class Builder {
     out_.pipeline.stages_of_numbers = join(logged_in);
     out_.training.logs_results = !logged.empty();
     out_.training.logged_results = "{" + join(logged) + "}";
+    out_.training.shown_results = join(shown);
     std::string loss = "loss";
     for (const ir::Node& n : graph_.nodes)
       if (!n.outputs.empty() && !graph_.losses.empty() && root(plan_, graph_.losses[0].value) == n.outputs[0])

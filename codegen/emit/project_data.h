@@ -119,6 +119,7 @@ struct MemoryText {
 /// Of an optimizer's parameters.
 struct GroupText {
   std::string lr = {}, schedule = {};
+  std::string plateau = {};  ///< which of TrainingText::plateaus, and the least rate; empty: none
 };
 
 struct LossText {
@@ -134,6 +135,7 @@ struct ScoresText {
 
 struct TrainingText {
   std::vector<GroupText> groups = {};
+  std::vector<std::string> plateaus = {};
   bool has_schedule = false;
   std::int64_t group_count = 0;
   std::string learning_rates = {};
@@ -146,6 +148,7 @@ struct TrainingText {
   std::string optimizers_of_groups = {};               ///< of each group: which of those is its optimizer's
   bool logs_results = false;
   std::string logged_results = {};
+  std::string shown_results = {};  ///< which of those build() gave a name
   bool random = false;
   bool has_evaluation = false, loss_is_sum = false, has_accuracy = false;
   std::vector<ScoresText> scores = {};  ///< one, or none

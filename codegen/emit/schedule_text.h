@@ -14,4 +14,8 @@ namespace graven::codegen {
 /// of a sequence stand on lines of their own, each two spaces deeper than `indent`.
 std::string schedule_text(const ir::Schedule& schedule, const std::string& indent = {});
 
+/// ".factor = 0.1, .patience = 3": the fields of an optimizer's runtime::Plateau. User error where it has none that can
+/// be.
+std::string plateau_text(const ir::Optimizer& optimizer);
+
 }  // namespace graven::codegen

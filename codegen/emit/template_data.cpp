@@ -31,13 +31,13 @@ GRAVEN_WORDS(PlanFile, ends, file, bytes)
 GRAVEN_WORDS(ConstantText, type, name, values, comment)
 GRAVEN_WORDS(MemoryText, parameter_lines, part_lines, nests, parameter_count, parameter_bytes, alignment, has_weights,
              has_prepared, has_states, example_path, inline_constants, plan, evaluation_plan, plans, evaluates_apart)
-GRAVEN_WORDS(GroupText, lr, schedule)
+GRAVEN_WORDS(GroupText, lr, schedule, plateau)
 GRAVEN_WORDS(LossText, expression, element, stage)
 GRAVEN_WORDS(ScoresText, element, dtype, maxima, tested, expression, writable, storage)
-GRAVEN_WORDS(TrainingText, groups, has_schedule, group_count, learning_rates, losses, evaluation_losses, loss_literal,
-             accumulation_steps, scales_loss, loss_scale, first_loss_scale, skipped, optimizers_of_groups, logs_results,
-             logged_results, random, has_evaluation, loss_is_sum, has_accuracy, scores, score_type, label_type,
-             times_rows_per_sample, ignorable_labels, label_input, classes, count_if_used)
+GRAVEN_WORDS(TrainingText, groups, plateaus, has_schedule, group_count, learning_rates, losses, evaluation_losses,
+             loss_literal, accumulation_steps, scales_loss, loss_scale, first_loss_scale, skipped, optimizers_of_groups,
+             logs_results, logged_results, shown_results, random, has_evaluation, loss_is_sum, has_accuracy, scores,
+             score_type, label_type, times_rows_per_sample, ignorable_labels, label_input, classes, count_if_used)
 GRAVEN_WORDS(BlockText, head, text)
 GRAVEN_WORDS(CallText, comment, lines)
 GRAVEN_WORDS(CallGroup, banner, calls)

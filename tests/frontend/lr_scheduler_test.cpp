@@ -652,11 +652,126 @@ TEST(Schedules, AFunctionOfTheProgramIsNeitherSavedNorEmitted) {
   graph.compile(spec({8, 6}), spec({8}, i64));
   const std::string error =
       "error: the learning-rate schedule LambdaLR is a function of this program, which cannot be saved or emitted\n"
-      "  use one of the other schedules, or SequentialLR with several of them";
+      "  give it a table, {.tabulated_steps = ...}, or use one of the other schedules, or SequentialLR with several of "
+      "them";
   const std::string folder = testing::TempDir() + "graven_lambda_" + std::to_string(::getpid());
   EXPECT_EQ(test::error_of([&] { graph.save(folder); }), error);
   EXPECT_EQ(test::error_of([&] { codegen::emit(graph, folder); }), error);
   EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST(Schedules, ATableOfAFunctionIsSavedAndEmitted) {
+  const auto factor = [](std::int64_t t) { return 1 / (1 + 0.5 * static_cast<double>(t)); };
+  Scheduled graph(Mlp(), [&](const optim::Optimizer& o) { return LambdaLR(o, factor, {.tabulated_steps = 3}); });
+  graph.compile(spec({8, 6}), spec({8}, i64));
+  const std::string folder = testing::TempDir() + "graven_table_" + std::to_string(::getpid());
+  graph.save(folder);
+  const ir::Graph& recorded = graph.graph();
+  ASSERT_EQ(recorded.optimizers.at(0).schedule.kind, "table");
+  EXPECT_EQ(recorded.optimizers[0].schedule.factors, (std::vector<double>{1, 1 / 1.5, 0.5}));
+  codegen::emit(graph, folder + "/project");
+  std::ifstream main(folder + "/project/main.cpp");
+  const std::string text(std::istreambuf_iterator<char>(main), {});
+  EXPECT_NE(text.find(".kind = Schedule::Kind::table"), std::string::npos) << text;
+  EXPECT_NE(text.find("0.6666666666666666"), std::string::npos) << text;
+  // What was saved goes on as the function does, to the table's end; the function itself goes on.
+  nn::SavedGraph saved(folder);
+  manual_seed(13);
+  const Tensor x = randn({8, 6}), labels = randint(0, 3, {8});
+  for (int t = 0; t < 3; ++t) {
+    EXPECT_EQ(saved.learning_rates(), (std::vector<double>{0.1 * factor(t)}));
+    saved({x, labels});
+    graph(x, labels);
+  }
+  EXPECT_NE(test::error_of([&] { saved({x, labels}); }).find("ends after 3 steps"), std::string::npos)
+      << test::error_of([&] { saved({x, labels}); });
+  EXPECT_EQ(graph.learning_rates(), (std::vector<double>{0.1 * factor(3)}));
+  std::filesystem::remove_all(folder);
+
+  const optim::SGD two = two_groups();
+  using Functions = std::vector<LambdaLR::Function>;
+  EXPECT_NE(test::error_of([&] {
+              LambdaLR(two, Functions{factor, [](std::int64_t) { return 1.0; }}, {.tabulated_steps = 2});
+            }).find("the functions of the parameter groups 0 and 1 differ at step 1"),
+            std::string::npos);
+  EXPECT_NE(test::error_of([&] { LambdaLR(two, factor, {.tabulated_steps = -1}); }).find("tabulated_steps must lie in"),
+            std::string::npos);
+}
+
+/// PyTorch's scheduler has last_epoch in its state, and functions not.
+TEST(Schedules, AFunctionGoesOnFromWhatWasSaved) {
+  const auto factor = [](std::int64_t t) { return 1 / (1 + 0.5 * static_cast<double>(t)); };
+  const optim::SGD one = one_group(0.1), other = one_group(0.4);
+  LambdaLR first(one, factor), second(other, factor);
+  for (int t = 0; t < 5; ++t) first.step();
+  second.load_state_dict(first.state_dict());
+  EXPECT_EQ(second.last_epoch(), 5);
+  EXPECT_EQ(other.learning_rates(), one.learning_rates());
+  first.step();
+  second.step();
+  EXPECT_EQ(other.learning_rates(), (std::vector<double>{0.1 * factor(6)}));
+
+  // And of a graph.
+  const auto make = [&](const optim::Optimizer& o) { return LambdaLR(o, factor); };
+  Scheduled whole(Mlp(), make), resumed(Mlp(), make);
+  const Tensor x = randn({8, 6}), labels = randint(0, 3, {8});
+  for (int t = 0; t < 3; ++t) whole(x, labels);
+  resumed.compile(spec({8, 6}), spec({8}, i64));
+  resumed.load_state_dict(whole.state_dict());
+  EXPECT_EQ(resumed.learning_rates(), whole.learning_rates());
+  whole(x, labels);
+  resumed(x, labels);
+  EXPECT_EQ(resumed.learning_rates(), (std::vector<double>{0.1 * factor(4)}));
+}
+
+TEST(Plateaus, OfAGraphAreEmitted) {
+  struct Followed : nn::Graph<Followed> {
+    Mlp model = child("model", Mlp());
+    optim::SGD optimizer{model.parameters(), {.lr = 0.1}};
+    StepLR steps{optimizer, {.step_size = 100}};
+    ReduceLROnPlateau plateau{optimizer, {.mode = PlateauMode::max, .factor = 0.5, .patience = 3, .min_lr = 0.01}};
+    explicit Followed(bool scheduled) {
+      if (scheduled)
+        add_optimizer(optimizer, steps, plateau);
+      else
+        add_optimizer(optimizer, plateau);
+    }
+    Tensor build(Tensor x, Tensor labels) {
+      Tensor loss = cross_entropy(model(x), labels);
+      loss.backward();
+      return loss;
+    }
+  };
+  for (const bool scheduled : {false, true}) {
+    Followed graph(scheduled);
+    graph.compile(spec({8, 6}), spec({8}, i64));
+    const std::string folder = testing::TempDir() + "graven_plateau_" + std::to_string(::getpid());
+    graph.save(folder);
+    codegen::emit(graph, folder + "/project");
+    std::ifstream main(folder + "/project/main.cpp");
+    std::string text(std::istreambuf_iterator<char>(main), {});
+    std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
+    EXPECT_NE(text.find(".plateau=0,.min_lr=0.01"), std::string::npos) << text;
+    EXPECT_NE(text.find(".max=true,.factor=0.5,.patience=3,.threshold=0.0001"), std::string::npos) << text;
+    EXPECT_EQ(text.find("Kind::step") != std::string::npos, scheduled);
+    // In this program step() is the caller's.
+    for (int epoch = 0; epoch < 5; ++epoch) graph.plateau.step(0.5);
+    EXPECT_EQ(graph.learning_rates(), (std::vector<double>{0.05}));
+    std::filesystem::remove_all(folder);
+  }
+  struct Wrong : nn::Graph<Wrong> {
+    Mlp model = child("model", Mlp());
+    optim::SGD optimizer{model.parameters(), {.lr = 0.1}}, other{model.parameters(), {.lr = 0.1}};
+    void cosine() {
+      add_optimizer(optimizer, CosineAnnealingWarmRestarts(optimizer, {.T_0 = 3}), ReduceLROnPlateau(optimizer));
+    }
+    void foreign() { add_optimizer(optimizer, ReduceLROnPlateau(other)); }
+    Tensor build(Tensor x) { return x; }
+  } wrong;
+  EXPECT_NE(test::error_of([&] { wrong.cosine(); }).find("CosineAnnealingWarmRestarts sets the rate of each step anew"),
+            std::string::npos);
+  EXPECT_NE(test::error_of([&] { wrong.foreign(); }).find("the ReduceLROnPlateau belongs to another optimizer"),
+            std::string::npos);
 }
 
 TEST(Schedules, StepInGraphsAsEagerly) {

@@ -3,6 +3,7 @@
 // would, and can note what they tell it.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -77,13 +78,17 @@ class MockTrainable : public TrainableModel {
       if (description_.inputs.size() > 2) n.shared = *static_cast<const float*>(inputs[2]);
       notes->push_back(std::move(n));
     }
-    std::vector<float> gradient(model_.weight.size()), bias_gradient(model_.bias.size()),
-        p(static_cast<std::size_t>(model_.classes));
+    std::vector<float>&gradient = gradient_, &bias_gradient = bias_gradient_;
+    gradient.assign(model_.weight.size(), 0);
+    bias_gradient.assign(model_.bias.size(), 0);
+    std::vector<float> p(static_cast<std::size_t>(model_.classes));
+    hits_ = 0;
     double loss = 0;
     for (std::int64_t i = 0; i < batch; ++i) {
       const float* x = static_cast<const float*>(inputs[0]) + i * model_.features;
       const std::int64_t label = static_cast<const std::int64_t*>(inputs[1])[i];
       loss += softmax(x, label, p.data());
+      hits_ += *std::max_element(p.begin(), p.end()) == p[static_cast<std::size_t>(label)] ? 1 : 0;
       p[static_cast<std::size_t>(label)] -= 1;
       for (std::size_t c = 0; c < p.size(); ++c) {
         const float g = p[c] / static_cast<float>(batch);
@@ -101,6 +106,7 @@ class MockTrainable : public TrainableModel {
     };
     update(model_.weight, weight_momentum_, gradient);
     update(model_.bias, bias_momentum_, bias_gradient);
+    twice_ = static_cast<float>(2 * loss / static_cast<double>(batch));
     return loss_at ? loss_at(numbers.step) : loss / static_cast<double>(batch);
   }
 
@@ -123,6 +129,18 @@ class MockTrainable : public TrainableModel {
     }
     return result;
   }
+
+  std::vector<Variable> numbers() override {
+    if (!shows_numbers) return {};
+    return {
+        {"hits", DType::i64, {}, &hits_}, {"output_1", DType::f32, {}, &twice_}, {"twice", DType::f32, {}, &twice_}};
+  }
+  std::vector<Variable> gradients() override {
+    if (!shows_gradients) return {};
+    return {{"model.weight", DType::f32, {model_.classes, model_.features}, gradient_.data()},
+            {"model.bias", DType::f32, {model_.classes}, bias_gradient_.data()}};
+  }
+  bool shows_numbers = false, shows_gradients = false;
 
   std::int64_t nan_at_step = -1;
   std::function<double(std::int64_t step)> loss_at;            ///< instead of the loss
@@ -160,7 +178,9 @@ class MockTrainable : public TrainableModel {
 
   SoftmaxRegression model_;
   TrainingDescription description_;
-  std::vector<float> weight_momentum_, bias_momentum_;
+  std::vector<float> weight_momentum_, bias_momentum_, gradient_, bias_gradient_;
+  std::int64_t hits_ = 0;  ///< samples whose label had the largest score
+  float twice_ = 0;        ///< the loss
 };
 
 class MockInference : public InferenceModel {

@@ -154,6 +154,159 @@ double last_loss(const std::string& out) {
   return at == std::string::npos ? -1 : std::stod(out.substr(at + 7));
 }
 
+/// The values of a key in a log's events of a kind, as they are written.
+std::vector<std::string> logged(const std::string& file, const std::string& event, const std::string& key) {
+  std::vector<std::string> values;
+  std::istringstream log(read_file(file));
+  for (std::string line; std::getline(log, line);) {
+    const std::string name = "\"" + key + "\":";
+    const std::size_t at = line.find(name);
+    if (line.find("\"event\":\"" + event + "\"") == std::string::npos || at == std::string::npos) continue;
+    const std::size_t begin = at + name.size();
+    const std::size_t end = line[begin] == '[' ? line.find(']', begin) + 1 : line.find_first_of(",}", begin);
+    values.push_back(line.substr(begin, end - begin));
+  }
+  return values;
+}
+
+TEST_F(Training, LogsNamedResultsRatesAndTheNormOfGradients) {
+  MockTrainable model({kFeatures}, kClasses, 8, true);
+  model.shows_numbers = model.shows_gradients = true;
+  model.description().accumulation_steps = 1;
+  model.description().groups.push_back({.lr = 0.01});
+  model.description().shown_results = {0, 2};
+  const Result r = train({"--epochs", "2", "--accumulation-steps", "2", "--log", folder_ / "log"}, &model);
+  ASSERT_EQ(r.status, 0) << r.error;
+  // Of a step: whole numbers of its parts together, others as their mean, as the loss is.
+  const std::vector<std::string> loss = logged(folder_ / "log", "step", "loss"),
+                                 twice = logged(folder_ / "log", "step", "twice"),
+                                 hits = logged(folder_ / "log", "step", "hits"),
+                                 norm = logged(folder_ / "log", "step", "gradient_norm"),
+                                 rates = logged(folder_ / "log", "step", "rates");
+  ASSERT_EQ(loss.size(), 2u * 4);
+  ASSERT_TRUE(twice.size() == 8 && hits.size() == 8 && norm.size() == 8 && rates.size() == 8);
+  std::int64_t found = 0;
+  for (std::size_t i = 0; i < loss.size(); ++i) {
+    EXPECT_NEAR(std::stod(twice[i]), 2 * std::stod(loss[i]), 1e-6);
+    EXPECT_GT(std::stod(norm[i]), 0);
+    if (i < 4) found += std::stoll(hits[i]);
+  }
+  EXPECT_EQ(rates[0], "[0.1,0.01]");
+  // Of an epoch: a sum of all samples, and their mean; in its line what has a name.
+  const std::vector<std::string> of_epochs = logged(folder_ / "log", "epoch", "hits"),
+                                 means = logged(folder_ / "log", "epoch", "output_1"),
+                                 losses = logged(folder_ / "log", "epoch", "loss");
+  ASSERT_TRUE(of_epochs.size() == 2 && means.size() == 2);
+  EXPECT_EQ(std::stoll(of_epochs[0]), found);
+  EXPECT_NEAR(std::stod(means[1]), 2 * std::stod(losses[1]), 1e-6);
+  char line[80];
+  std::snprintf(line, sizeof line, "epoch 1/2  loss %.4f  hits %s  twice %.4f  test loss ", std::stod(losses[0]),
+                of_epochs[0].c_str(), std::stod(means[0]));
+  EXPECT_NE(r.out.find(line), std::string::npos) << r.out << line;
+
+  // An epoch that was interrupted has the same line.
+  MockTrainable again({kFeatures}, kClasses, 8, true);
+  again.shows_numbers = true;
+  again.description() = model.description();
+  const std::vector<std::string> options = {"--accumulation-steps", "2", "--out", folder_ / "other"};
+  const auto go_on = [&](std::vector<std::string> more) {
+    more.insert(more.end(), options.begin(), options.end());
+    return train(more, &again);
+  };
+  ASSERT_EQ(go_on({"--steps", "3"}).status, 0);
+  MockTrainable third({kFeatures}, kClasses, 8, true);
+  third.shows_numbers = true;
+  third.description() = model.description();
+  const Result resumed = train({"--epochs", "2", "--out", folder_ / "other", "--resume", folder_ / "other"}, &third);
+  EXPECT_NE(resumed.out.find(line), std::string::npos) << resumed.out << resumed.error << line;
+}
+
+TEST_F(Training, ReducesRatesOnAPlateau) {
+  // The losses of epochs: they stay where they are from the third on.
+  const auto loss_of = [](std::int64_t epoch) { return epoch < 3 ? 1.0 / static_cast<double>(epoch + 1) : 0.3333; };
+  const auto model_of = [&] {
+    auto model = std::make_unique<MockTrainable>(Dims{kFeatures}, kClasses, 8, true);
+    model->description().has_evaluation = false;
+    model->description().groups = {{.lr = 0.1, .plateau = 0, .min_lr = 0.02},
+                                   {.lr = 0.04, .plateau = 0},
+                                   {.lr = 0.01, .schedule = {.kind = Schedule::Kind::step, .step_size = 1000}}};
+    model->description().plateaus = {{.factor = 0.5, .patience = 1, .cooldown = 1}};
+    model->loss_at = [&](std::int64_t step) { return loss_of((step - 1) / 7); };
+    return model;
+  };
+  // As PyTorch's ReduceLROnPlateau on these numbers: 0.3333 is no improvement of 1 / 3 by a part of 1e-4, or a small
+  // one.
+  PlateauState state;
+  const Plateau plateau = model_of()->description().plateaus[0];
+  double first = 0.1, second = 0.04;
+  std::vector<std::string> expected;
+  for (std::int64_t epoch = 0; epoch < 12; ++epoch) {
+    char text[64];
+    std::snprintf(text, sizeof text, "[%g,%g,0.01]", first, second);
+    expected.push_back(text);
+    if (!plateau.sees(state, loss_of(epoch))) continue;
+    first = std::max(first * 0.5, 0.02);
+    second *= 0.5;
+  }
+  ASSERT_EQ(first, 0.02);
+  const auto whole = model_of();
+  const Result r = train({"--epochs", "12", "--log", folder_ / "log"}, whole.get());
+  ASSERT_EQ(r.status, 0) << r.error;
+  EXPECT_EQ(logged(folder_ / "log", "epoch", "rates"), expected);
+  EXPECT_NE(r.out.find("  learning rates reduced to 0.05 0.02 0.01\n"), std::string::npos) << r.out;
+
+  // What it counts, and what it has reduced, is the checkpoint's.
+  std::vector<std::string> in_parts;
+  for (int epochs = 1; epochs <= 12; ++epochs) {
+    const auto model = model_of();
+    std::vector<std::string> words = {"--epochs", std::to_string(epochs),
+                                      "--out",    folder_ / "parts",
+                                      "--log",    folder_ / ("log" + std::to_string(epochs))};
+    if (epochs > 1) words.insert(words.end(), {"--resume", folder_ / "parts"});
+    ASSERT_EQ(train(words, model.get()).status, 0);
+    const auto rates = logged(folder_ / ("log" + std::to_string(epochs)), "epoch", "rates");
+    in_parts.insert(in_parts.end(), rates.begin(), rates.end());
+  }
+  EXPECT_EQ(in_parts, expected);
+  EXPECT_EQ(read_file(list_checkpoints(folder_ / "parts")[0] + "/manifest.json"),
+            read_file(list_checkpoints(folder_ / "out")[0] + "/manifest.json"));
+
+  // Another --lr is the rate from there on.
+  const Result other = train({"--epochs", "13", "--lr", "0.2", "--out", folder_ / "parts", "--resume",
+                              folder_ / "parts", "--log", folder_ / "last"},
+                             model_of().get());
+  ASSERT_EQ(other.status, 0) << other.error;
+  EXPECT_EQ(logged(folder_ / "last", "epoch", "rates"), std::vector<std::string>{"[0.2,0.08,0.02]"});
+
+  // Of an accuracy more is better, and there must be one.
+  const auto highest = model_of();
+  highest->description().plateaus[0].max = true;
+  const Result refused = train({"--epochs", "1", "--out", ""}, highest.get());
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.error.find("the learning rate follows the accuracy"), std::string::npos) << refused.error;
+  highest->description().has_evaluation = true;
+  highest->description().groups.resize(1);
+  std::int64_t evaluations = 0;
+  highest->evaluation = [&](std::int64_t n) {
+    return Evaluation{
+        .loss_sum = 1.0 / static_cast<double>(++evaluations), .samples = n, .correct = n / 2, .labels = n};
+  };
+  EXPECT_EQ(train({"--epochs", "5", "--out", "", "--log", folder_ / "high"}, highest.get()).status, 0);
+  EXPECT_EQ(logged(folder_ / "high", "epoch", "lr"), (std::vector<std::string>{"0.1", "0.1", "0.1", "0.05", "0.05"}));
+}
+
+TEST_F(Training, StopsWhereATableOfRatesEnds) {
+  MockTrainable model({kFeatures}, kClasses, 8, true);
+  model.description().groups = {
+      {.lr = 0.1, .schedule = {.kind = Schedule::Kind::table, .factors = {1, 0.5, 0.25, 0.125}}}};
+  const Result r = train({"--epochs", "1", "--log", folder_ / "log"}, &model);
+  EXPECT_EQ(r.status, 1);
+  EXPECT_NE(r.error.find("step 5: expected at most 4 steps, for which the program has the factors"), std::string::npos)
+      << r.error;
+  EXPECT_EQ(logged(folder_ / "log", "step", "lr"), (std::vector<std::string>{"0.1", "0.05", "0.025", "0.0125"}));
+  EXPECT_EQ(train({"--steps", "4", "--overwrite"}, &model).status, 0);
+}
+
 TEST_F(Training, ReportsTheEndOfARunThatStopsWithinAnEpoch) {
   const std::string out = folder_ / "out";
   const auto last_line = [](const std::string& text) {

@@ -233,13 +233,14 @@ class GraphBase {
                   "LBFGS is eager only: it evaluates the loss as often as it needs, and a graph's call is one "
                   "evaluation and update");
   }
-  template <class T>
-    requires std::is_same_v<T, lr_scheduler::ReduceLROnPlateau>
-  void add_optimizer(const optim::Optimizer&, const T&) {
-    static_assert(
-        sizeof(T) == 0,
-        "ReduceLROnPlateau is no part of a graph: add_optimizer(optimizer), and call its step(loss) after each epoch");
-  }
+  /// The training program of the emitted project reduces the rates after an epoch; graph() does so when the program
+  /// that calls it calls step() of the plateau, for it knows of no epochs. The rates, and what a schedule starts from,
+  /// stand in state_dict(); what the plateau counts stands in its own.
+  void add_optimizer(const optim::Optimizer& optimizer, const lr_scheduler::ReduceLROnPlateau& plateau,
+                     Location where = Location::current());
+  /// The same beside a schedule; user error for one that sets each step's rate anew.
+  void add_optimizer(const optim::Optimizer& optimizer, const lr_scheduler::LRScheduler& scheduler,
+                     const lr_scheduler::ReduceLROnPlateau& plateau, Location where = Location::current());
   void register_child(Name name, const ModuleBase& module);
 
   // ---- what Graph<Derived> is made of. No types, and no names that a build() might call functions of its own by ----

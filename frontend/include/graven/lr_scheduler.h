@@ -68,9 +68,9 @@ class LRScheduler {
   using ScheduleAndRates = std::pair<ir::Schedule, std::vector<double>>;
   LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedule);
   LRScheduler(const optim::Optimizer& optimizer, ScheduleAndRates schedule);
-  /// Factors of the groups' rates by the number of steps done.
-  LRScheduler(const optim::Optimizer& optimizer, std::vector<std::function<double(std::int64_t)>> factors,
-              Location where);
+  /// Factors of the groups' rates by the number of steps done; the schedule is the one that files and programs have.
+  LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedule,
+              std::vector<std::function<double(std::int64_t)>> factors, Location where);
 
  private:
   LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedule,
@@ -250,15 +250,22 @@ class SequentialLR : public LRScheduler {
 ///
 ///   lr_scheduler::LambdaLR schedule(optimizer, [](std::int64_t t) { return 1.0 / (1 + 0.01 * t); });
 ///
-/// Eagerly and in graphs of the same program. Saving and emitting such a graph is an error, since a project cannot hold
-/// the function. It is no part of a SequentialLR and has no warm-up: the function itself may do what they do.
-/// state_dict() has the steps, not the function.
+/// Eagerly and in graphs of the same program. A file or a project cannot hold the function, but a table of its values:
+/// that of the steps 0 to `tabulated_steps` - 1, computed when the schedule is made, one table for all groups. A
+/// program that goes on behind it stops with an error. Without a table, saving and emitting such a graph is an error.
+/// It is no part of a SequentialLR and has no warm-up: the function itself may do what they do. state_dict() has the
+/// steps, not the function, as PyTorch's has of functions.
+struct LambdaLROptions {
+  std::int64_t tabulated_steps = 0;  ///< up to 1,000,000
+};
 class LambdaLR : public LRScheduler {
  public:
   using Function = std::function<double(std::int64_t)>;
-  LambdaLR(const optim::Optimizer& optimizer, Function lr_lambda, Location where = Location::current());
-  /// User error when there are not as many as groups, or one is empty.
-  LambdaLR(const optim::Optimizer& optimizer, std::vector<Function> lr_lambda, Location where = Location::current());
+  LambdaLR(const optim::Optimizer& optimizer, Function lr_lambda, LambdaLROptions options = {},
+           Location where = Location::current());
+  /// User error when there are not as many as groups, one is empty, or there is to be a table and they differ in it.
+  LambdaLR(const optim::Optimizer& optimizer, std::vector<Function> lr_lambda, LambdaLROptions options = {},
+           Location where = Location::current());
 };
 
 enum class PlateauMode : std::uint8_t { min, max };
@@ -283,9 +290,10 @@ struct ReduceLROnPlateauOptions {
 /// CosineAnnealingWarmRestarts and SequentialLR, which set each step's rate anew. A rate that a schedule has at its
 /// least (eta_min) is not reduced.
 ///
-/// The optimizer may be a graph's: the graph's next call has the new rate. It is no part of the graph, and of what is
-/// emitted neither: a program that trains by itself has no number to follow but its own, so add_optimizer() does not
-/// take it.
+/// The optimizer may be a graph's: the graph's next call has the new rate. What is emitted of a graph that was given
+/// it, add_optimizer(optimizer, schedule), steps it itself: after each epoch that it evaluates, with the held-out loss,
+/// or without a held-out set after each epoch, with the training loss; with PlateauMode::max with the held-out
+/// accuracy, and without one it is an error. Its numbers stand in the program's checkpoints.
 class ReduceLROnPlateau {
  public:
   explicit ReduceLROnPlateau(const optim::Optimizer& optimizer, ReduceLROnPlateauOptions options = {},
@@ -302,8 +310,10 @@ class ReduceLROnPlateau {
   nn::StateDict state_dict() const;
   nn::LoadReport load_state_dict(const nn::StateDict& state, bool strict = true, Location where = Location::current());
 
- private:
   struct State;
+  const std::shared_ptr<State>& state() const { return state_; }
+
+ private:
   std::shared_ptr<State> state_;
 };
 

@@ -92,9 +92,23 @@ class Program final : public runtime::TrainableModel {
 {% endif %}
         .groups = {
 {% for group in groups %}
+{% if group.plateau == "" %}
             {.lr = @{ group.lr }@, .schedule = {@{ group.schedule }@}},
+{% else %}
+            {.lr = @{ group.lr }@, .schedule = {@{ group.schedule }@}, @{ group.plateau }@},
+{% endif %}
 {% endfor %}
         },
+{% if length(plateaus) > 0 %}
+        .plateaus = {
+{% for plateau in plateaus %}
+            {@{ plateau }@},
+{% endfor %}
+        },
+{% endif %}
+{% if shown_results != "" %}
+        .shown_results = {@{ shown_results }@},
+{% endif %}
         .graph_hash = kGraphHash,
         .generator = "@{ generator }@",
         .has_evaluation = @{ has_evaluation }@,
@@ -183,6 +197,9 @@ class Program final : public runtime::TrainableModel {
     const std::vector<Variable> results = variables(model_->results());
     return @{ logged_results }@;
   }
+{% endif %}
+{% if not updates_in_backward and not scales_loss and not pipeline %}
+  std::vector<Variable> gradients() override { return variables(model_->gradients()); }
 {% endif %}
 {% if has_evaluation %}
   runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch,

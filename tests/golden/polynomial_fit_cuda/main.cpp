@@ -65,6 +65,7 @@ class Program final : public runtime::TrainableModel {
     hyper.seed = numbers.seed;
     return model_->step(static_cast<const float*>(inputs[0]), static_cast<const float*>(inputs[1]), hyper);
   }
+  std::vector<Variable> gradients() override { return variables(model_->gradients()); }
   runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t /* count */) override {
     const double loss = model_->evaluate(static_cast<const float*>(inputs[0]), static_cast<const float*>(inputs[1]));
     // The loss is a sum over the samples.
