@@ -474,6 +474,21 @@ TEST(Project, InferenceBuildsForEveryLevel) {
   expect_c_interface(folder.path, "my_linear", "inference_client.c");
 }
 
+TEST(Project, CStepsInPartsAndCountsWhatIsSkipped) {
+  const Folder folder("parts");
+  ir::Graph graph = mlp_training();
+  graph.config[std::string(ir::kAccumulationSteps)] = std::int64_t{2};
+  graph.config[std::string(ir::kLossScale)] = 1024.0;
+  graph.config[std::string(ir::kScaleGrowth)] = 2.0;
+  graph.config[std::string(ir::kScaleBackoff)] = 0.5;
+  graph.config[std::string(ir::kScaleInterval)] = std::int64_t{2000};
+  emit(graph, folder.path, {.name = "mlp_train", .execute = eager::reference_run});
+  expect_runs(
+      {"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror"});
+  expect_runs({"cmake", "--build", (folder.path / "build").string(), "-j2"});
+  expect_c_interface(folder.path, "mlp_train", "parts_client.c");
+}
+
 TEST(Project, SeveralLiveInTheProgramOfAHost) {
   const Folder folder("hosted");
   emit(my_linear(), folder.path / "my_linear", {.execute = eager::reference_run});

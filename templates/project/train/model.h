@@ -254,6 +254,12 @@ GRAVEN_API int @{ namespace }@_backward(@{ namespace }@_model* model, @{ c_param
                                         int64_t seed{% endif %});
 GRAVEN_API int @{ namespace }@_update(@{ namespace }@_model* model, const double* learning_rates, int64_t step);
 {% endif %}
+{% if accumulates %}
+/* Which part of the step's batch the calls that follow have, from 0, and how many there are: gradients add up from part
+   to part, and the step with the last part updates, by their mean. `draw` counts the parts of all steps, from 1: what
+   random numbers go by; 0: (step - 1) * parts + part + 1. At first 0, 1, 0. */
+GRAVEN_API int @{ namespace }@_set_part(@{ namespace }@_model* model, int64_t part, int64_t parts, int64_t draw);
+{% endif %}
 {% if has_evaluation %}
 GRAVEN_API int @{ namespace }@_evaluate(@{ namespace }@_model* model, @{ c_parameters }@, double* loss);
 {% endif %}
@@ -281,6 +287,11 @@ GRAVEN_API int @{ namespace }@_gradients(@{ namespace }@_model* model, const @{ 
 {% endif %}
 GRAVEN_API int @{ namespace }@_states(@{ namespace }@_model* model, const @{ namespace }@_tensor** tensors,
                                       size_t* count);
+{% if scales_loss %}
+/* By optimizer: how many steps were skipped, because a gradient was not finite; `step` counts these, too. They are
+   states as well, and so is what the loss is scaled by: what is written there counts. */
+GRAVEN_API int @{ namespace }@_skipped_steps(@{ namespace }@_model* model, const int64_t** counts, size_t* count);
+{% endif %}
 GRAVEN_API int @{ namespace }@_results(@{ namespace }@_model* model, const @{ namespace }@_tensor** tensors,
                                        size_t* count);
 {% if on_device %}
