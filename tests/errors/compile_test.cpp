@@ -84,8 +84,6 @@ const Mistake kMistakes[] = {
      "a loader is read epoch by epoch: for (auto [x, y] : loader.epoch(epoch))"},
     {"struct G : nn::Graph<G> { G(optim::LBFGS& o) { add_optimizer(o); } Tensor build(Tensor t) { return t; } };",
      "LBFGS is eager only"},
-    {"struct G : nn::Graph<G> { G(optim::SGD& o, lr_scheduler::ReduceLROnPlateau& p) { add_optimizer(o, p); } };",
-     "ReduceLROnPlateau is no part of a graph"},
 };
 
 #ifdef __clang__
