@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -36,7 +38,8 @@ struct Network : nn::Module<Network> {
   Tensor forward(const Tensor& x) { return third(relu(second(dropout(relu(first(x)))))); }
 };
 
-/// Two optimizers, one clips; and an average of the weights that reads what all ranks have updated.
+/// Two optimizers, one clips, the rate of the other follows the held-out loss; and an average of the weights that reads
+/// what all ranks have updated.
 struct Classify : nn::Graph<Classify> {
   Network model = child("model", Network());
   Network average = child("average", Network());
@@ -47,14 +50,16 @@ struct Classify : nn::Graph<Classify> {
   Classify() {
     average.requires_grad_(false);
     add_optimizer(sgd);
-    add_optimizer(adam);
+    add_optimizer(adam, lr_scheduler::ReduceLROnPlateau(adam, {.factor = 0.5, .patience = 0, .threshold = 0.5}));
   }
-  Tensor build(Tensor images, Tensor labels) {
-    Tensor loss = cross_entropy(model(images), labels);
+  std::map<std::string, Tensor> build(Tensor images, Tensor labels) {
+    const Tensor scores = model(images);
+    Tensor loss = cross_entropy(scores, labels), hits = eq(argmax(scores, 1), labels).sum(),
+           height = square(scores).mean();
     loss.backward();
     nn::AfterUpdate after;
     nn::utils::update_average_(average, model, 0.9);
-    return loss;
+    return {{"loss", loss}, {"hits", hits}, {"height", height}};
   }
 };
 
@@ -81,6 +86,28 @@ class Zero : public testing::TestWithParam<int> {
     const ProcessResult r = tests::run_ranks(l, ranks, program(l), options(out, more), work());
     EXPECT_EQ(r.exit_status, 0) << r.output;
   }
+  /// What the log of a run in that folder has: rates are the same, other numbers within the rounding of sums.
+  static void expect_near_logs(const std::string& a, const std::string& b) {
+    std::ifstream one(path(a) + ".log"), other(path(b) + ".log");
+    std::size_t steps = 0, epochs = 0;
+    for (std::string x, y; std::getline(one, x) && std::getline(other, y);) {
+      const auto expected = nlohmann::json::parse(x), found = nlohmann::json::parse(y);
+      ASSERT_EQ(expected.at("event"), found.at("event"));
+      if (!expected.contains("results")) continue;
+      (expected.at("event") == "step" ? steps : epochs) += 1;
+      EXPECT_EQ(expected.at("rates"), found.at("rates"));
+      EXPECT_EQ(expected.at("results").at("hits"), found.at("results").at("hits"));
+      const auto near = [](const nlohmann::json& u, const nlohmann::json& v, const char* key) {
+        EXPECT_NEAR(u.at(key).get<double>(), v.at(key).get<double>(), 1e-4 * u.at(key).get<double>()) << key;
+      };
+      near(expected.at("results"), found.at("results"), "height");
+      near(expected, found, "loss");
+      if (expected.at("event") == "step") near(expected, found, "gradient_norm");
+      EXPECT_TRUE(epochs < 3 || expected.at("rates").at(1).get<double>() < 0.02) << "reduced, on all ranks";
+    }
+    EXPECT_GT(steps, epochs);
+    EXPECT_EQ(epochs, 3u);
+  }
   static void expect_near(const std::string& a, const std::string& b) {
     for (const char* file : {"/latest/weights.safetensors", "/latest/optimizer.safetensors"})
       EXPECT_LT(tests::difference(path(a) + file, path(b) + file), 2e-5) << a << ", " << b << file;
@@ -101,11 +128,16 @@ TEST_P(Zero, RanksComputeWhatOneProcessDoes) {
   const std::string prefix = project() + "_";
   for (const int ranks : {2, 3}) {
     const std::string n = std::to_string(ranks), one = prefix + "one_" + n;
-    train(of_all, 1, one, {"--epochs", "2", "--accumulation-steps", std::to_string(2 * ranks)});
+    const auto train_logged = [&](const Launcher& l, int processes, const std::string& out, int parts) {
+      train(l, processes, out,
+            {"--epochs", "3", "--accumulation-steps", std::to_string(parts), "--log", path(out) + ".log"});
+    };
+    train_logged(of_all, 1, one, 2 * ranks);
     for (const Launcher& l : launchers()) {
       const std::string out = prefix + l.name + n;
-      train(l, ranks, out, {"--epochs", "2", "--accumulation-steps", "2"});
+      train_logged(l, ranks, out, 2);
       expect_near(one, out);
+      expect_near_logs(one, out);
     }
   }
   // No more is sent than has to be. Of a tensor that is shared: its gradient, and the parameter behind the update; of

@@ -199,7 +199,20 @@ class Program final : public runtime::TrainableModel {
   }
 {% endif %}
 {% if not updates_in_backward and not scales_loss and not pipeline %}
+{% if shares_states and not shares_gradients %}
+  std::vector<Variable> gradients() override {
+    std::vector<Variable> list = variables(model_->gradients());
+    // Each rank updates its shard, of which alone its gradient is the mean over all ranks.
+    for (Variable& v : list) {
+      v.shard = runtime::Ranks::all().shard(@{ shard_min_size }@);
+      const std::int64_t first = v.shard.first(runtime::count_of(v.shape));
+      v.data = static_cast<char*>(v.data) + static_cast<std::size_t>(first) * runtime::size_of(v.dtype);
+    }
+    return list;
+  }
+{% else %}
   std::vector<Variable> gradients() override { return variables(model_->gradients()); }
+{% endif %}
 {% endif %}
 {% if has_evaluation %}
   runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch,

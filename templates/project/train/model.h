@@ -166,6 +166,9 @@ class GRAVEN_API Model {
   std::vector<Tensor> parameters() const;
 {% if not updates_in_backward %}
   /// Gradients under their parameters' paths, valid after backward().
+{% if shares_states and not shares_gradients %}
+  /// Of those that several ranks share each has the mean over all ranks in its own elements alone, the ones it updates.
+{% endif %}
   std::vector<Tensor> gradients() const;
 {% endif %}
 {% if scales_loss %}
