@@ -251,6 +251,12 @@ TEST(Evaluation, AnyLossCountsTheLastSamplesOfAFixedBatch) {
 
   const nlohmann::json epoch = project.train("regress_train", "2");
   EXPECT_FALSE(epoch.contains("accuracy"));
+  EXPECT_EQ(epoch.at("results").size(), 1u) << epoch;
+  // What has a name stands in the line of an epoch, too.
+  const auto trained = codegen::run_process({(project.folder / "build/regress_train").string(), "--data", "x.npy,y.npy",
+                                             "--epochs", "1", "--no-shuffle", "--out", ""},
+                                            {.directory = project.folder.string(), .seconds = 100});
+  EXPECT_NE(trained.output.find("  difference "), std::string::npos) << trained.output;
 
   graph.model.eval();
   nn::StateDict own;
