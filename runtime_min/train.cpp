@@ -624,9 +624,10 @@ std::optional<double> Trainer::gradient_norm() {
     for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
     return sum;
   };
-  double whole = 0, shards = 0;  // of those that every rank has, and of this one's parts of others
+  // Of those that every rank has, of this one's parts of those that its row has together, and of all ranks' shards.
+  double whole = 0, parts = 0, shards = 0;
   for (const Variable& v : gradients) {
-    double& sum = v.is_shard() ? shards : whole;
+    double& sum = v.cut.is_cut() ? parts : v.is_part() ? shards : whole;
     if (v.dtype == DType::f32) {
       sum += squares_of(static_cast<const float*>(v.data), v.count());
     } else if (v.dtype == DType::f64) {
@@ -639,7 +640,8 @@ std::optional<double> Trainer::gradient_norm() {
     }
   }
   ranks_.sum(&shards, 1);
-  return std::sqrt(whole + shards);
+  Ranks::team().sum(&parts, 1);
+  return std::sqrt(whole + parts + shards);
 }
 
 /// Of an epoch that is evaluated, or without a held-out set of any.
