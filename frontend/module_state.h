@@ -26,6 +26,8 @@ struct ModuleState {
   bool training = true;
   bool activation_checkpointing = false;
   int stage = -1;  ///< of a pipeline; -1: none was set
+  /// A batch norm, and whether it is one of the batches of all ranks (SyncBatchNorm::convert_sync_batchnorm()).
+  bool is_batch_norm = false, is_synchronised = false;
   std::atomic<bool> registered = false;  ///< somebody's child; host threads may make graphs of one module at once
   struct Named {
     std::string name;

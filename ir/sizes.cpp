@@ -38,6 +38,7 @@ SizeRules size_rules(const Graph& graph) {
       if (const auto size = parse_dim(std::string_view(key).substr(kLeastSize.size()), find)) require(*size, *least);
   for (const Node& node : graph.nodes) {
     if (!node.is(kBatchNormTraining)) continue;
+    if (node.attributes.flag("sync") && graph.flag(kDataParallel)) continue;  // there are other ranks' as well
     const auto values = divide(graph.type(node.inputs[0]).shape.numel(), graph.type(node.outputs[1]).shape.numel());
     if (values && !values->is_static()) require(*values, 2);
   }

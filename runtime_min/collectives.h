@@ -2,7 +2,10 @@
 // not know the run time, nor it them.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "ranks.h"
 
@@ -30,6 +33,11 @@ struct RankCollectives final : Interface {
   void finish_gathers() override { ranks().finish_gathers(); }
   void gather(float* whole, const float* x, std::int64_t n) override { gather_any(whole, x, n); }
   void gather(double* whole, const double* x, std::int64_t n) override { gather_any(whole, x, n); }
+  void visit(const double* x, std::int64_t n, void (*take)(void* context, const double* theirs),
+             void* context) override {
+    const std::vector<double> all = ranks().all_numbers(x, static_cast<std::size_t>(n));
+    for (int rank = 0; rank < size(); ++rank) take(context, all.data() + rank * n);
+  }
   void sum(double* x, std::int64_t n) override { ranks().sum(x, static_cast<std::size_t>(n)); }
   void largest(double* x, std::int64_t n) override { ranks().largest(x, static_cast<std::size_t>(n)); }
 

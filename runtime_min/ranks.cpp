@@ -419,12 +419,25 @@ double Ranks::time_last_messages() {
 }
 
 std::vector<double> Ranks::gathered(const double* x, std::size_t n) {
-  engine_->close_all();
   std::vector<double> all(n * static_cast<std::size_t>(size_));
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Iallgather(x, static_cast<int>(n), MPI_DOUBLE, all.data(), static_cast<int>(n), MPI_DOUBLE, engine_->everybody,
                  &request);
   engine_->wait(time_limit_, request);
+  return all;
+}
+
+std::vector<double> Ranks::all_numbers(const double* x, std::size_t n) {
+  if (size_ == 1) return {x, x + n};
+  const Stopwatch watch;
+  std::vector<double> all = gathered(x, n);
+  Traffic& traffic = engine_->traffic;
+  const double bytes = static_cast<double>(n * sizeof(double));
+  ++traffic.messages;
+  traffic.bytes += bytes;
+  traffic.least += (size_ - 1) * bytes;
+  traffic.sent += (size_ - 1) * bytes;
+  traffic.waited += watch.seconds();
   return all;
 }
 
@@ -596,6 +609,7 @@ void Ranks::finish() {}
 void Ranks::finish_gathers() {}
 Ranks::Traffic Ranks::take_traffic() { return {}; }
 double Ranks::time_last_messages() { return 0; }
+std::vector<double> Ranks::all_numbers(const double* x, std::size_t n) { return {x, x + n}; }
 void Ranks::sum(double*, std::size_t) {}
 void Ranks::largest(double*, std::size_t) {}
 void Ranks::broadcast(void*, std::size_t) {}

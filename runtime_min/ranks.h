@@ -89,6 +89,8 @@ class Ranks {
   /// before. 0 with one rank.
   double time_last_messages();
 
+  /// Each rank's n numbers, one rank's behind another's. What was begun goes on.
+  std::vector<double> all_numbers(const double* x, std::size_t n);
   /// Adds up, in the order of the ranks: the same bits everywhere.
   void sum(double* x, std::size_t n);
   /// The largest of each; NaN is larger than any number.

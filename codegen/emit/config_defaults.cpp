@@ -27,6 +27,7 @@
 #include "kernels/config/softmax.h"
 #include "kernels/config/sort.h"
 #include "kernels/config/strided_copy.h"
+#include "kernels/config/sync_batch_norm.h"
 
 namespace graven::codegen {
 
@@ -77,6 +78,7 @@ std::map<std::string, Fields> all_defaults() {
   using namespace kernels;
   const adafactor_config adafactor{};
   const batch_norm_config batch_norm{};
+  const sync_batch_norm_config sync_batch_norm{};
   const clip_factor_config clip_factor{};
   const gradient_norm_config gradient_norm{};
   const conv2d_config conv2d{};
@@ -105,6 +107,10 @@ std::map<std::string, Fields> all_defaults() {
         {"maximize", text(adafactor.maximize)}}},
       {"batch_norm_config",
        {{"inner", text(batch_norm.inner)}, {"eps", text(batch_norm.eps)}, {"momentum", text(batch_norm.momentum)}}},
+      {"sync_batch_norm_config",
+       {{"inner", text(sync_batch_norm.inner)},
+        {"eps", text(sync_batch_norm.eps)},
+        {"momentum", text(sync_batch_norm.momentum)}}},
       {"causal_softmax_config",
        {{"matrices", text(causal_softmax.matrices)},
         {"offset", text(causal_softmax.offset)},

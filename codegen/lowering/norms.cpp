@@ -5,11 +5,17 @@ namespace graven::codegen::lowering {
 
 namespace {
 
+/// Of several ranks: "sync_batch_norm".
+std::string training_name(const NodeView& node, std::string name) {
+  return node.attributes().flag("over_ranks") ? "sync_" + name : name;
+}
+
 KernelCall batch_norm_call(const NodeView& node, std::string name, const Shape& x) {
   const std::size_t c = ops::channel_dim(x, node.attributes().flag("channels_last"));
   const Attribute* momentum = node.attributes().find("momentum");
+  const bool over_ranks = node.attributes().flag_or("over_ranks", false);
   return {.name = std::move(name),
-          .file = "batch_norm",
+          .file = over_ranks ? "sync_batch_norm" : "batch_norm",
           .config = {{"outer", ops::product(x, 0, c)},
                      {"channels", x[c]},
                      {"inner", ops::product(x, c + 1, x.rank())},
@@ -24,13 +30,13 @@ KernelCall batch_norm(const NodeView& node) {
 }
 
 KernelCall batch_norm_training(const NodeView& node) {
-  KernelCall call = batch_norm_call(node, "batch_norm", node.input(0).shape);
+  KernelCall call = batch_norm_call(node, training_name(node, "batch_norm"), node.input(0).shape);
   call.over = {{3, 3}, {4, 4}};  // the running statistics
   return call;
 }
 
 KernelCall batch_norm_backward(const NodeView& node) {
-  return batch_norm_call(node, "batch_norm_backward", node.input(1).shape);
+  return batch_norm_call(node, training_name(node, "batch_norm_backward"), node.input(1).shape);
 }
 
 KernelCall fold_batch_norm(const NodeView& node) {

@@ -63,6 +63,7 @@ struct Simulator::Item {
   double seconds = 0;
   double sum_seconds = 0;  ///< where gradients are sent: what a collective does before it begins
   Transfer tensor = {};    ///< behind it
+  const char* sent = "tensor parallel sum";
 };
 
 struct Simulator::Part {
@@ -109,14 +110,28 @@ Simulator::Part Simulator::part(const SharingPlan& plan, std::int32_t begin, std
     }
     return i;
   };
+  const auto add = [](Transfer& to, const Transfer& more) {
+    to.seconds += more.seconds;
+    to.bytes += more.bytes;
+  };
+  // A batch norm of all ranks' batches: each hands a count, and two numbers for each channel, to all.
+  const auto add_statistics = [&](Item& i) {
+    const ir::Node& node = work_.graph.nodes[at(i.step->node)];
+    if (plan.data == 1 || !i.step->is_call || !node.attributes.flag_or("over_ranks", false) ||
+        !node.is(ir::kBatchNormTraining, ir::kBatchNormBackward))
+      return;
+    const auto channels = static_cast<double>(work_.graph.type(node.outputs[1]).shape.numel().maximum());
+    add(i.tensor, all_gather((1 + 2 * channels) * sizeof(double) * ranks, plan.data,
+                             machine_.link(plan.data * plan.tensor)));
+    i.sent = "statistics of all ranks";
+  };
   for (const WorkStep& step : work_.forward) {
     if (!is_own(step.position)) continue;
     p.forward.push_back(item(step));
     Transfer& sent = p.forward.back().tensor;
     sent = all_reduce(s.forward_sum[at(step.position)], plan.tensor, tensor_link);
-    const Transfer gathered = all_gather(s.forward_gather[at(step.position)], plan.tensor, tensor_link);
-    sent.seconds += gathered.seconds;
-    sent.bytes += gathered.bytes;
+    add(sent, all_gather(s.forward_gather[at(step.position)], plan.tensor, tensor_link));
+    add_statistics(p.forward.back());
   }
   std::vector<std::ptrdiff_t> last(work_.forward.size(), -1);  // by position, in p.backward
   for (std::size_t i = 0; i < work_.backward.size(); ++i) {
@@ -130,6 +145,7 @@ Simulator::Part Simulator::part(const SharingPlan& plan, std::int32_t begin, std
     if (const std::ptrdiff_t i = last[at(position)]; i >= 0 && s.backward_sum[at(position)] > 0)
       p.backward[static_cast<std::size_t>(i)].tensor =
           all_reduce(s.backward_sum[at(position)], plan.tensor, tensor_link);
+  for (Item& i : p.backward) add_statistics(i);
   // ---- parameters
   std::vector<char> is_here(work_.parameters.size(), 0);
   double all_trained = 0;
@@ -280,7 +296,7 @@ Simulator::Timeline Simulator::run(const SharingPlan& plan, const std::vector<Pa
       t += own;
       if (items[i].tensor.bytes > 0) {
         const double seconds = count(stage, items[i].tensor);
-        note(stage, true, t, t + seconds, "tensor parallel sum");
+        note(stage, true, t, t + seconds, items[i].sent);
         t += seconds;
       }
       for (; gradients != nullptr && m < gradients->size() && (*gradients)[m].item == i; ++m) {

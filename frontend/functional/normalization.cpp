@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "frontend/dispatch.h"
+#include "frontend/functional/batch_norm.h"
 #include "graven/functional.h"
 #include "ir/ops.h"
 
@@ -41,6 +42,11 @@ void update_running(const Tensor& running, const Tensor& statistic, double momen
 
 Tensor batch_norm(const Operand& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
                   const Tensor& bias, bool training, double momentum, double eps) {
+  return detail::batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps, false);
+}
+
+Tensor detail::batch_norm(const Operand& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
+                          const Tensor& bias, bool training, double momentum, double eps, bool sync) {
   const Location where = x.where().in("batch_norm");
   if (!training) {
     if (!running_mean.defined() || !running_var.defined())
@@ -49,7 +55,7 @@ Tensor batch_norm(const Operand& x, const Tensor& running_mean, const Tensor& ru
   }
   std::vector<Tensor> results =
       detail::apply(ir::kBatchNormTraining, {x.tensor(), weight, bias, running_mean, running_var},
-                    {{"eps", eps}, {"momentum", momentum}}, where);
+                    {{"eps", eps}, {"momentum", momentum}, {"sync", sync}}, where);
   if (running_mean.defined() && running_var.defined()) {
     NoGradGuard no_grad;
     Tensor mean = running_mean, variance = running_var;

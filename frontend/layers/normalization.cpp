@@ -1,8 +1,12 @@
 #include "graven/layers/normalization.h"
 
+#include <limits>
+
 #include "frontend/dispatch.h"
 #include "frontend/functional/at.h"
+#include "frontend/functional/batch_norm.h"
 #include "frontend/layers/arguments.h"
+#include "frontend/module_state.h"
 #include "graven/functional.h"
 
 namespace graven::nn {
@@ -39,6 +43,11 @@ struct Dimensions<BatchNorm3d> {
   static constexpr const char *name = "BatchNorm3d", *expected = "[batch, channels, depth, height, width]";
 };
 template <>
+struct Dimensions<SyncBatchNorm> {
+  static constexpr std::int64_t least = 2, most = std::numeric_limits<std::int64_t>::max();
+  static constexpr const char *name = "SyncBatchNorm", *expected = "[batch, channels, ...]";
+};
+template <>
 struct Dimensions<InstanceNorm1d> {
   static constexpr std::int64_t most = 3;
   static constexpr const char *name = "InstanceNorm1d", *expected = "[batch, channels, length], or [channels, length]";
@@ -55,6 +64,13 @@ struct Dimensions<InstanceNorm3d> {
   static constexpr const char *name = "InstanceNorm3d",
                               *expected = "[batch, channels, depth, height, width], or without the batch";
 };
+
+template <class D>
+void check_batch(const Tensor& x, Location where) {
+  graven::detail::require_defined(x, D::name, where);
+  if (x.dim() < D::least || x.dim() > D::most)
+    graven::detail::fail(D::name, std::string("expects ") + D::expected + ", got " + x.describe(), where);
+}
 
 template <class Options>
 std::string arguments_of(std::int64_t features, const Options& o) {
@@ -79,24 +95,30 @@ BatchNormNd<Layer>::BatchNormNd(std::int64_t num_features, BatchNormOptions opti
     num_batches_tracked = this->buffer("num_batches_tracked", tensor(0, DType::i64));
   }
   this->set_arguments(arguments_of(num_features, options));
+  this->state()->is_batch_norm = true;
+  this->state()->is_synchronised = std::is_same_v<Layer, SyncBatchNorm>;
 }
 template <class Layer>
 Tensor BatchNormNd<Layer>::forward(Tensor x) {
   const Location where = this->call_location();
-  using D = Dimensions<Layer>;
-  graven::detail::require_defined(x, D::name, where);
-  if (x.dim() < D::least || x.dim() > D::most)
-    graven::detail::fail(D::name, std::string("expects ") + D::expected + ", got " + x.describe(), where);
+  const bool is_synchronised = this->state()->is_synchronised;
+  if (is_synchronised)
+    check_batch<Dimensions<SyncBatchNorm>>(x, where);
+  else
+    check_batch<Dimensions<Layer>>(x, where);
+  // Behind eval() a layer without running statistics normalises each batch by itself.
+  const bool sync = is_synchronised && this->is_training();
   const bool training = this->is_training() || !options_.track_running_stats;
   if (this->is_training() && options_.track_running_stats) num_batches_tracked.add_(Operand(1, where));
   if (!training || !options_.track_running_stats || options_.momentum)
-    return batch_norm(Operand(x, where), running_mean, running_var, weight, bias, training,
-                      options_.momentum.value_or(0), options_.eps);
+    return graven::detail::batch_norm(Operand(x, where), running_mean, running_var, weight, bias, training,
+                                      options_.momentum.value_or(0), options_.eps, sync);
   // With a momentum of 1 the batch's own statistics come out, which have their part in the mean over all batches.
   const DType dtype = running_mean.dtype();
   const Tensor mean = graven::detail::filled({features_}, 0, dtype, x, where),
                variance = graven::detail::filled({features_}, 0, dtype, x, where);
-  const Tensor y = batch_norm(Operand(x, where), mean, variance, weight, bias, true, 1, options_.eps);
+  const Tensor y =
+      graven::detail::batch_norm(Operand(x, where), mean, variance, weight, bias, true, 1, options_.eps, sync);
   NoGradGuard no_grad;
   const At at(where);
   const Tensor batches = num_batches_tracked.to(dtype, where);
@@ -107,9 +129,20 @@ Tensor BatchNormNd<Layer>::forward(Tensor x) {
 template class BatchNormNd<BatchNorm1d>;
 template class BatchNormNd<BatchNorm2d>;
 template class BatchNormNd<BatchNorm3d>;
+template class BatchNormNd<SyncBatchNorm>;
 BatchNorm1d::BatchNorm1d(std::int64_t num_features, BatchNormOptions options) : BatchNormNd(num_features, options) {}
 BatchNorm2d::BatchNorm2d(std::int64_t num_features, BatchNormOptions options) : BatchNormNd(num_features, options) {}
 BatchNorm3d::BatchNorm3d(std::int64_t num_features, BatchNormOptions options) : BatchNormNd(num_features, options) {}
+SyncBatchNorm::SyncBatchNorm(std::int64_t num_features, BatchNormOptions options)
+    : BatchNormNd(num_features, options) {}
+void SyncBatchNorm::convert(const ModuleBase& module) {
+  for (const ModuleBase& m : module.modules()) {
+    ModuleState& state = *m.state();
+    if (!state.is_batch_norm) continue;
+    state.is_synchronised = true;
+    state.class_name = Dimensions<SyncBatchNorm>::name;
+  }
+}
 
 template <class Layer>
 InstanceNormNd<Layer>::InstanceNormNd(std::int64_t num_features, InstanceNormOptions options)

@@ -17,9 +17,10 @@ const OpDef kBatchNormBackward{
     .name = "batch_norm_backward",
     .doc =
         "dx, dweight, dbias of batch_norm_training: with h = (x - mean) * rstd, dbias = sum dy, dweight = sum dy * h, "
-        "dx = weight * rstd * (dy - (dbias + h * dweight) / count).",
+        "dx = weight * rstd * (dy - (dbias + h * dweight) / count). With sync, the sums "
+        "and the count in dx are of all ranks of a data parallel graph, dweight and dbias a rank's own.",
     .inputs = {{"dy"}, {"x"}, ops::kOptionalWeight, {"mean"}, {"rstd"}},
-    .attributes = ops::batch_norm_attributes(),
+    .attributes = ops::join(ops::batch_norm_attributes(), ops::batch_norm_attributes_of_ranks()),
     .outputs = {"dx", "dweight", "dbias"},
     .infer = infer_batch_norm_backward,
     .layout = {ImageLayout::Rule::follows, 2},
@@ -27,8 +28,10 @@ const OpDef kBatchNormBackward{
         [](const NodeView& node) {
           return Cost{.flops = 9 * static_cast<double>(node.output().shape.numel().maximum())};
         },
+    .remark = ops::remark_of_ranks,
     .amp = AmpClass::black,
-    .forms = {{.shapes = {{4, 4}, {4, 4}, {4}, {4}, {4}}}},
+    .forms = {{.shapes = {{4, 4}, {4, 4}, {4}, {4}, {4}}},
+              {.attributes = {{"sync", true}, {"over_ranks", true}}, .shapes = {{4, 4}, {4, 4}, {4}, {4}, {4}}}},
     .cases =
         [] {
           std::vector<TestCase> cases;
@@ -46,6 +49,14 @@ const OpDef kBatchNormBackward{
           add("without weight", DType::f32, {3, 3, 4}, false, false);
           add("one channel", DType::f32, {2, 1, 3}, false, true);
           add("no channels", DType::f32, {4, 0, 2}, false, true);
+          const std::size_t own = cases.size();
+          add("over ranks, images", DType::f32, {4, 3, 4, 5}, false, true);
+          add("over ranks, channels last", DType::f32, {4, 4, 5, 19}, true, true);
+          add("over ranks, many rows", DType::f32, {40, 7, 7, 8}, true, false);
+          add("over ranks, no channels", DType::f32, {4, 0, 2}, false, true);
+          for (DType d : ops::kFloats) add("over ranks, " + std::string(name(d)), d, {3, 3, 4}, false, true);
+          for (std::size_t i = own; i < cases.size(); ++i)
+            cases[i].attributes.set("sync", true), cases[i].attributes.set("over_ranks", true);
           for (DType d : ops::kFloats) add(std::string(name(d)), d, {3, 3, 4}, false, true);
           return cases;
         },

@@ -24,6 +24,17 @@ inline void check_channel_vector(const InferContext& c, std::size_t i, std::stri
          std::to_string(channels));
 }
 
+/// Of batch norms that train, and their gradients.
+inline std::vector<AttributeSpec> batch_norm_attributes_of_ranks() {
+  return {{"sync", AttributeType::boolean, false,
+           "mean and variance are those of the batches of all ranks, where several train together"},
+          {"over_ranks", AttributeType::boolean, false, "they do: each has its own batch, and hands its sums to all"}};
+}
+
+inline std::string remark_of_ranks(const NodeView& node) {
+  return node.attributes().flag("over_ranks") ? "over all ranks" : "";
+}
+
 inline std::vector<AttributeSpec> batch_norm_attributes() {
   return {{"eps", AttributeType::number, 1e-5, "added to the variance"},
           {"channels_last", AttributeType::boolean, false, "channels are the last dimension, not the second"}};

@@ -54,6 +54,8 @@ struct Structure {
     for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
       if (graph.nodes[n].phase != Phase::forward) continue;
       for (const ValueId v : graph.nodes[n].outputs) maker[v] = static_cast<NodeId>(n);
+      if (graph.nodes[n].attributes.flag_or("over_ranks", false))
+        for (const ValueId v : graph.nodes[n].outputs) is_made_once[v] = true;
     }
     const Uses uses(graph);
     for (std::size_t v = 0; v < graph.values.size(); ++v)
@@ -69,6 +71,7 @@ struct Structure {
   std::vector<ValueId> root;
   ByValue<NodeId> maker{-1};  ///< in the forward phase
   ByValue<bool> is_kept;      ///< by root: read behind backward, or after the step
+  ByValue<bool> is_made_once;  ///< by root: ranks have talked about it, which they do not do again
 };
 
 /// The copies that a choice makes, in the order in which backward needs them.
@@ -176,6 +179,8 @@ void recompute_modules(Graph& graph) {
   std::vector<Scope> scopes;
   for (const Node& node : graph.nodes) scopes.push_back(checkpoints.of(node));
   ByValue<bool> is_kept = structure.is_kept;
+  for (std::size_t v = 0; v < graph.values.size(); ++v)
+    if (structure.is_made_once(static_cast<ValueId>(v))) is_kept[static_cast<ValueId>(v)] = true;
   const auto scope_of = [&](ValueId v, Scope reader) {
     return is_kept(structure.root[at(v)]) ? kOriginal : checkpoints.common(scopes[at(structure.maker(v))], reader);
   };
@@ -500,7 +505,8 @@ class Search {
     std::map<std::string, std::size_t> known;
     for (std::size_t n = 0; n < first_of_backward_; ++n)
       for (const ValueId v : work_[n].writes) {
-        if (!is_candidate(v) || pinned_[at(v)] || bytes_[at(v)] == 0) continue;
+        if (structure_.is_made_once(v)) everything_[at(v)] = 1;
+        if (!is_candidate(v) || pinned_[at(v)] || bytes_[at(v)] == 0 || structure_.is_made_once(v)) continue;
         everything_[at(v)] = 1;
         const auto [found, fresh] = known.emplace(kind_of(graph_.nodes[n], v), groups_.size());
         if (fresh) groups_.emplace_back();

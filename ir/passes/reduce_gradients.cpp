@@ -7,6 +7,8 @@
 // Each sum begins right behind where its gradient is made, beside the rest of backward, and is done when the update
 // begins (OpDef::collective). So all ranks clip and update by the same numbers, and their parameters stay the same.
 //
+// Batch norms that ask for it (`sync`) have the statistics of all ranks from here on, each part's when it is computed.
+//
 // Where the ranks share what they update (ir/sharding.h), each has its shard of the mean alone: reduce_scatter stands
 // in the place of all_reduce, or accumulate_shard, which adds up the shard alone, in that of both.
 #include <map>
@@ -22,6 +24,9 @@ void reduce_gradients(Graph& graph, const PassOptions&) {
   const ValueId part = graph.add_hyper(kPartName, DType::i64), parts = graph.add_hyper(kPartsName, DType::i64);
   const Uses uses(graph);
   const Sharding sharding(graph);
+  for (Node& node : graph.nodes)
+    if (node.is(kBatchNormTraining, kBatchNormBackward) && node.attributes.flag("sync"))
+      node.attributes.set("over_ranks", true);
   const std::size_t count = graph.nodes.size();
   std::map<NodeId, Node> behind;
   for (Gradient& g : graph.gradients) {

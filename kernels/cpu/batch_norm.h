@@ -174,25 +174,184 @@ inline void scale_rows(float* y, const float* x, range rows, std::int64_t channe
 struct factors {
   float scale, shift;
 };
+template <class T>
 struct statistics {
-  float *mean, *rstd, *new_running_mean, *new_running_var;
-  const float *gamma, *beta, *running_mean, *running_var;
+  T *mean, *rstd, *new_running_mean, *new_running_var;
+  const T *gamma, *beta, *running_mean, *running_var;
 
-  factors finish(const batch_norm_config& config, std::int64_t c, const moments& m) const {
+  double gamma_of(std::int64_t c) const { return gamma != nullptr ? static_cast<double>(gamma[c]) : 1.0; }
+  double beta_of(std::int64_t c) const { return beta != nullptr ? static_cast<double>(beta[c]) : 0.0; }
+  /// Stores them; rstd.
+  double store(const batch_norm_config& config, std::int64_t c, const moments& m) const {
     const double rstd_c = 1.0 / __builtin_sqrt(m.squares / m.count + config.eps);
-    if (mean != nullptr) mean[c] = static_cast<float>(m.mean);
-    if (rstd != nullptr) rstd[c] = static_cast<float>(rstd_c);
+    if (mean != nullptr) mean[c] = static_cast<T>(m.mean);
+    if (rstd != nullptr) rstd[c] = static_cast<T>(rstd_c);
     if (new_running_mean != nullptr && running_mean != nullptr)
       new_running_mean[c] =
-          static_cast<float>((1.0 - config.momentum) * static_cast<double>(running_mean[c]) + config.momentum * m.mean);
+          static_cast<T>((1.0 - config.momentum) * static_cast<double>(running_mean[c]) + config.momentum * m.mean);
     if (new_running_var != nullptr && running_var != nullptr)
-      new_running_var[c] = static_cast<float>((1.0 - config.momentum) * static_cast<double>(running_var[c]) +
-                                              config.momentum * (m.squares / (m.count - 1.0)));
-    const double scale = rstd_c * (gamma != nullptr ? static_cast<double>(gamma[c]) : 1.0);
-    return {static_cast<float>(scale),
-            static_cast<float>((beta != nullptr ? static_cast<double>(beta[c]) : 0.0) - m.mean * scale)};
+      new_running_var[c] = static_cast<T>((1.0 - config.momentum) * static_cast<double>(running_var[c]) +
+                                          config.momentum * (m.squares / (m.count - 1.0)));
+    return rstd_c;
+  }
+  factors finish(const batch_norm_config& config, std::int64_t c, const moments& m) const {
+    const double scale = store(config, c, m) * gamma_of(c);
+    return {static_cast<float>(scale), static_cast<float>(beta_of(c) - m.mean * scale)};
   }
 };
+
+/// Moments of channel c, of images that have inner > 1.
+inline moments of_channel(const batch_norm_config& config, const float* x, std::int64_t c) {
+  moments m;
+  for (std::int64_t o = 0; o < config.outer; ++o)
+    m.merge(of_run(x + (o * config.channels + c) * config.inner, config.inner));
+  return m;
+}
+inline void normalise_channel(const batch_norm_config& config, float* y, const float* x, std::int64_t c,
+                              const factors& f) {
+  for (std::int64_t o = 0; o < config.outer; ++o) {
+    const float* const from = x + (o * config.channels + c) * config.inner;
+    float* const to = y + (o * config.channels + c) * config.inner;
+    GRAVEN_INDEPENDENT
+    for (std::int64_t i = 0; i < config.inner; ++i) to[i] = fma(from[i], f.scale, f.shift);
+  }
+}
+
+/// Of rows, inner = 1: mean and squares of each piece of them, [pieces,2,channels].
+inline void of_pieces(Threads& threads, const batch_norm_config& config, const float* x, float* parts) {
+  const std::int64_t pieces = batch_norm_pieces(config), channels = config.channels;
+  threads.run(pieces, [&](std::int64_t piece) {
+    float* const part = parts + piece * 2 * channels;
+    of_rows(x, part_of(config.outer, piece, pieces), channels, part, part + channels);
+  });
+}
+/// Moments of channel c, from those of the pieces.
+inline moments of_parts(const batch_norm_config& config, const float* parts, std::int64_t c) {
+  const std::int64_t pieces = batch_norm_pieces(config);
+  moments all;
+  for (std::int64_t piece = 0; piece < pieces; ++piece) {
+    moments part;
+    part.count = static_cast<double>(part_of(config.outer, piece, pieces).size());
+    part.mean = parts[piece * 2 * config.channels + c];
+    part.squares = parts[(piece * 2 + 1) * config.channels + c];
+    all.merge(part);
+  }
+  return all;
+}
+inline void normalise_rows(Threads& threads, const batch_norm_config& config, float* y, const float* x,
+                           const float* scale, const float* shift) {
+  const std::int64_t pieces = batch_norm_pieces(config);
+  threads.run(pieces, [&](std::int64_t piece) {
+    scale_rows(y, x, part_of(config.outer, piece, pieces), config.channels, scale, shift);
+  });
+}
+
+/// A channel's sums of dy and of dy * (x - mean).
+struct gradient_sums {
+  double dy = 0, products = 0;
+};
+/// dx = a * dy + b * (x - mean) + c.
+struct line {
+  float a, b, c;
+};
+inline line line_of(double rstd, double gamma, double count, const gradient_sums& s) {
+  return {static_cast<float>(gamma * rstd), static_cast<float>(-gamma * rstd * rstd * rstd * s.products / count),
+          static_cast<float>(-gamma * rstd * s.dy / count)};
+}
+
+/// Of images, inner > 1.
+inline gradient_sums sums_of_channel(const batch_norm_config& config, const float* dy, const float* x, float m,
+                                     std::int64_t c) {
+  gradient_sums all;
+  for (std::int64_t o = 0; o < config.outer; ++o) {
+    const std::int64_t at = (o * config.channels + c) * config.inner;
+    for (std::int64_t begin = 0; begin < config.inner; begin += 4096) {
+      const std::int64_t size = smaller(4096, config.inner - begin), whole = size / kPanel * kPanel;
+      const float *const g = dy + at + begin, *const v = x + at + begin;
+      vec s[kPanelVectors] = {}, p[kPanelVectors] = {};
+      for (std::int64_t i = 0; i < whole; i += kPanel)
+#pragma GCC unroll 4
+        for (int l = 0; l < kPanelVectors; ++l) {
+          const vec gradient = load(g + i + l * kLanes);
+          s[l] += gradient;
+          p[l] = fma(gradient, load(v + i + l * kLanes) - broadcast(m), p[l]);
+        }
+      all.dy += sum(s), all.products += sum(p);
+      for (std::int64_t i = whole; i < size; ++i) all.dy += g[i], all.products += g[i] * (v[i] - m);
+    }
+  }
+  return all;
+}
+inline void gradient_of_channel(const batch_norm_config& config, float* dx, const float* dy, const float* x, float m,
+                                std::int64_t c, const line& f) {
+  for (std::int64_t o = 0; o < config.outer; ++o) {
+    const std::int64_t at = (o * config.channels + c) * config.inner;
+    GRAVEN_INDEPENDENT
+    for (std::int64_t i = 0; i < config.inner; ++i) dx[at + i] = fma(f.a, dy[at + i], fma(f.b, x[at + i] - m, f.c));
+  }
+}
+
+/// Of rows, inner = 1: the sums of each piece of them, [pieces,2,channels].
+inline void sums_of_pieces(Threads& threads, const batch_norm_config& config, const float* dy, const float* x,
+                           const float* mean, float* parts) {
+  const std::int64_t pieces = batch_norm_pieces(config), channels = config.channels;
+  threads.run(pieces, [&](std::int64_t piece) {
+    const range rows = part_of(config.outer, piece, pieces);
+    float* const sums = parts + piece * 2 * channels;
+    float* const products = sums + channels;
+    for (std::int64_t c = 0; c < channels; ++c) sums[c] = products[c] = 0;
+    const std::int64_t block_rows = 4096 / channels > 16 ? 4096 / channels : 16;
+    for (std::int64_t begin = rows.begin; begin < rows.end; begin += block_rows) {
+      const std::int64_t end = smaller(begin + block_rows, rows.end);
+      std::int64_t next = 0;
+      for (; next < channels && channels >= kLanes; next += kLanes) {
+        const std::int64_t c = smaller(next, channels - kLanes);
+        const int done = static_cast<int>(next - c);
+        const vec m = load(mean + c);
+        vec s{}, p{};
+        for (std::int64_t r = begin; r < end; ++r) {
+          const vec g = load(dy + r * channels + c);
+          s += g;
+          p = fma(g, load(x + r * channels + c) - m, p);
+        }
+        const vec old = load(sums + c), old_products = load(products + c);
+        store_last(sums + c, old + s, old, done);
+        store_last(products + c, old_products + p, old_products, done);
+      }
+      for (std::int64_t c = next; c < channels; ++c) {
+        float s = 0, p = 0;
+        for (std::int64_t r = begin; r < end; ++r) {
+          s += dy[r * channels + c];
+          p = fma(dy[r * channels + c], x[r * channels + c] - mean[c], p);
+        }
+        sums[c] += s, products[c] += p;
+      }
+    }
+  });
+}
+inline gradient_sums sums_of_parts(const batch_norm_config& config, const float* parts, std::int64_t c) {
+  const std::int64_t pieces = batch_norm_pieces(config);
+  gradient_sums all;
+  for (std::int64_t piece = 0; piece < pieces; ++piece) {
+    all.dy += parts[piece * 2 * config.channels + c];
+    all.products += parts[(piece * 2 + 1) * config.channels + c];
+  }
+  return all;
+}
+/// a, b and last: each channel's line.
+inline void gradient_of_rows(Threads& threads, const batch_norm_config& config, float* dx, const float* dy,
+                             const float* x, const float* mean, const float* a, const float* b, const float* last) {
+  const std::int64_t pieces = batch_norm_pieces(config), channels = config.channels;
+  threads.run(pieces, [&](std::int64_t piece) {
+    const range rows = part_of(config.outer, piece, pieces);
+    for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+      const float *const g = dy + r * channels, *const v = x + r * channels;
+      float* const to = dx + r * channels;
+      GRAVEN_INDEPENDENT
+      for (std::int64_t c = 0; c < channels; ++c) to[c] = fma(a[c], g[c], fma(b[c], v[c] - mean[c], last[c]));
+    }
+  });
+}
 
 }  // namespace batch_norm_detail
 
@@ -206,44 +365,22 @@ inline void batch_norm(Threads& threads, const batch_norm_config& config, float*
   const std::int64_t channels = config.channels, inner = config.inner;
   if (config.outer * channels * inner == 0) return;
   check_has_variance("batch_norm", config.outer * inner);
-  const statistics out{mean, rstd, new_running_mean, new_running_var, gamma, beta, running_mean, running_var};
+  const statistics<float> out{mean, rstd, new_running_mean, new_running_var, gamma, beta, running_mean, running_var};
   if (inner != 1) {
     threads.run(channels, [&](std::int64_t c) {
-      moments m;
-      for (std::int64_t o = 0; o < config.outer; ++o) m.merge(of_run(x + (o * channels + c) * inner, inner));
-      const factors f = out.finish(config, c, m);
-      for (std::int64_t o = 0; o < config.outer; ++o) {
-        const float* const from = x + (o * channels + c) * inner;
-        float* const to = y + (o * channels + c) * inner;
-        GRAVEN_INDEPENDENT
-        for (std::int64_t i = 0; i < inner; ++i) to[i] = fma(from[i], f.scale, f.shift);
-      }
+      normalise_channel(config, y, x, c, out.finish(config, c, of_channel(config, x, c)));
     });
     return;
   }
-  const std::int64_t pieces = batch_norm_pieces(config);
   float* const parts = static_cast<float*>(workspace);
-  float* const scale = parts + pieces * 2 * channels;
+  float* const scale = parts + batch_norm_pieces(config) * 2 * channels;
   float* const shift = scale + channels;
-  threads.run(pieces, [&](std::int64_t piece) {
-    float* const part = parts + piece * 2 * channels;
-    of_rows(x, part_of(config.outer, piece, pieces), channels, part, part + channels);
-  });
+  of_pieces(threads, config, x, parts);
   for (std::int64_t c = 0; c < channels; ++c) {
-    moments all;
-    for (std::int64_t piece = 0; piece < pieces; ++piece) {
-      moments part;
-      part.count = static_cast<double>(part_of(config.outer, piece, pieces).size());
-      part.mean = parts[piece * 2 * channels + c];
-      part.squares = parts[(piece * 2 + 1) * channels + c];
-      all.merge(part);
-    }
-    const factors f = out.finish(config, c, all);
+    const factors f = out.finish(config, c, of_parts(config, parts, c));
     scale[c] = f.scale, shift[c] = f.shift;
   }
-  threads.run(pieces, [&](std::int64_t piece) {
-    scale_rows(y, x, part_of(config.outer, piece, pieces), channels, scale, shift);
-  });
+  normalise_rows(threads, config, y, x, scale, shift);
 }
 
 /// Inference: y = (x - mean) / sqrt(var + eps) * gamma + beta with given statistics.
@@ -299,103 +436,27 @@ inline void batch_norm_backward(Threads& threads, const batch_norm_config& confi
   const std::int64_t channels = config.channels, inner = config.inner;
   if (config.outer * channels * inner == 0) return;
   const double count = static_cast<double>(config.outer * inner);
-  // dx = a * dy + b * (x - mean) + c with a channel's sums of dy and of dy * (x - mean).
-  struct line {
-    float a, b, c;
-  };
-  const auto finish = [&](std::int64_t c, double sum_dy, double sum_products) {
+  const auto finish = [&](std::int64_t c, const gradient_sums& s) {
     const double r = rstd[c], g = gamma != nullptr ? static_cast<double>(gamma[c]) : 1.0;
-    if (dgamma != nullptr) dgamma[c] = static_cast<float>(sum_products * r);
-    if (dbeta != nullptr) dbeta[c] = static_cast<float>(sum_dy);
-    return line{static_cast<float>(g * r), static_cast<float>(-g * r * r * r * sum_products / count),
-                static_cast<float>(-g * r * sum_dy / count)};
+    if (dgamma != nullptr) dgamma[c] = static_cast<float>(s.products * r);
+    if (dbeta != nullptr) dbeta[c] = static_cast<float>(s.dy);
+    return line_of(r, g, count, s);
   };
   if (inner != 1) {
     threads.run(channels, [&](std::int64_t c) {
-      double sum_dy = 0, sum_products = 0;
-      const float m = mean[c];
-      for (std::int64_t o = 0; o < config.outer; ++o) {
-        const std::int64_t at = (o * channels + c) * inner;
-        for (std::int64_t begin = 0; begin < inner; begin += 4096) {
-          const std::int64_t size = smaller(4096, inner - begin), whole = size / kPanel * kPanel;
-          const float *const g = dy + at + begin, *const v = x + at + begin;
-          vec s[kPanelVectors] = {}, p[kPanelVectors] = {};
-          for (std::int64_t i = 0; i < whole; i += kPanel)
-#pragma GCC unroll 4
-            for (int l = 0; l < kPanelVectors; ++l) {
-              const vec gradient = load(g + i + l * kLanes);
-              s[l] += gradient;
-              p[l] = fma(gradient, load(v + i + l * kLanes) - broadcast(m), p[l]);
-            }
-          sum_dy += sum(s), sum_products += sum(p);
-          for (std::int64_t i = whole; i < size; ++i) sum_dy += g[i], sum_products += g[i] * (v[i] - m);
-        }
-      }
-      const line f = finish(c, sum_dy, sum_products);
-      for (std::int64_t o = 0; o < config.outer; ++o) {
-        const std::int64_t at = (o * channels + c) * inner;
-        GRAVEN_INDEPENDENT
-        for (std::int64_t i = 0; i < inner; ++i) dx[at + i] = fma(f.a, dy[at + i], fma(f.b, x[at + i] - m, f.c));
-      }
+      gradient_of_channel(config, dx, dy, x, mean[c], c, finish(c, sums_of_channel(config, dy, x, mean[c], c)));
     });
     return;
   }
-  const std::int64_t pieces = batch_norm_pieces(config);
   float* const parts = static_cast<float*>(workspace);
-  threads.run(pieces, [&](std::int64_t piece) {
-    const range rows = part_of(config.outer, piece, pieces);
-    float* const sums = parts + piece * 2 * channels;
-    float* const products = sums + channels;
-    for (std::int64_t c = 0; c < channels; ++c) sums[c] = products[c] = 0;
-    const std::int64_t block_rows = 4096 / channels > 16 ? 4096 / channels : 16;
-    for (std::int64_t begin = rows.begin; begin < rows.end; begin += block_rows) {
-      const std::int64_t end = smaller(begin + block_rows, rows.end);
-      std::int64_t next = 0;
-      for (; next < channels && channels >= kLanes; next += kLanes) {
-        const std::int64_t c = smaller(next, channels - kLanes);
-        const int done = static_cast<int>(next - c);
-        const vec m = load(mean + c);
-        vec s{}, p{};
-        for (std::int64_t r = begin; r < end; ++r) {
-          const vec g = load(dy + r * channels + c);
-          s += g;
-          p = fma(g, load(x + r * channels + c) - m, p);
-        }
-        const vec old = load(sums + c), old_products = load(products + c);
-        store_last(sums + c, old + s, old, done);
-        store_last(products + c, old_products + p, old_products, done);
-      }
-      for (std::int64_t c = next; c < channels; ++c) {
-        float s = 0, p = 0;
-        for (std::int64_t r = begin; r < end; ++r) {
-          s += dy[r * channels + c];
-          p = fma(dy[r * channels + c], x[r * channels + c] - mean[c], p);
-        }
-        sums[c] += s, products[c] += p;
-      }
-    }
-  });
+  sums_of_pieces(threads, config, dy, x, mean, parts);
   // The factors replace the first parts, which are no longer needed once a channel is done; c goes behind the last.
-  float* const last = parts + pieces * 2 * channels;
+  float* const last = parts + batch_norm_pieces(config) * 2 * channels;
   for (std::int64_t c = 0; c < channels; ++c) {
-    double sum_dy = 0, sum_products = 0;
-    for (std::int64_t piece = 0; piece < pieces; ++piece) {
-      sum_dy += parts[piece * 2 * channels + c];
-      sum_products += parts[(piece * 2 + 1) * channels + c];
-    }
-    const line f = finish(c, sum_dy, sum_products);
+    const line f = finish(c, sums_of_parts(config, parts, c));
     parts[c] = f.a, parts[channels + c] = f.b, last[c] = f.c;
   }
-  threads.run(pieces, [&](std::int64_t piece) {
-    const range rows = part_of(config.outer, piece, pieces);
-    const float *const a = parts, *const b = parts + channels;
-    for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-      const float *const g = dy + r * channels, *const v = x + r * channels;
-      float* const to = dx + r * channels;
-      GRAVEN_INDEPENDENT
-      for (std::int64_t c = 0; c < channels; ++c) to[c] = fma(a[c], g[c], fma(b[c], v[c] - mean[c], last[c]));
-    }
-  });
+  gradient_of_rows(threads, config, dx, dy, x, mean, parts, parts + channels, last);
 }
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE

@@ -35,6 +35,9 @@ struct Collectives {
   /// All of a tensor, of which x is this rank's shard, at once.
   virtual void gather(float* whole, const float* x, std::int64_t n) = 0;
   virtual void gather(double* whole, const double* x, std::int64_t n) = 0;
+  /// take(context, theirs) with the n numbers of each rank, in their order, at once.
+  virtual void visit(const double* x, std::int64_t n, void (*take)(void* context, const double* theirs),
+                     void* context) = 0;
   /// n numbers added up over all ranks, in their order, and the largest of each (NaN is larger than any), at once.
   virtual void sum(double* x, std::int64_t n) = 0;
   virtual void largest(double* x, std::int64_t n) = 0;

@@ -79,16 +79,16 @@ inline codegen::ProcessResult signal_one_rank(const Launcher& l, int ranks, cons
                               {.directory = std::filesystem::path(out).parent_path().string(), .seconds = 60});
 }
 
-/// The largest difference of two files' tensors, relative to the largest of the tensor.
-inline double difference(const std::string& a, const std::string& b) {
+/// The largest difference of two files' tensors, relative to the largest of the tensor; without statistics, which are
+/// those of the first rank's batches, unless they are `shared`.
+inline double difference(const std::string& a, const std::string& b, bool shared = false) {
   double worst = 0;
   const auto of_a = nn::load(a), of_b = nn::load(b);
   EXPECT_EQ(of_a.size(), of_b.size());
   for (std::size_t v = 0; v < of_a.size(); ++v) {
     const auto& [name, t] = of_a[v];
     EXPECT_EQ(of_b[v].first, name);
-    // Running statistics are those of the first rank's batches.
-    if (name.find("running") != std::string::npos || name.find("tracked") != std::string::npos) continue;
+    if (!shared && (name.find("running") != std::string::npos || name.find("tracked") != std::string::npos)) continue;
     const std::vector<double> x = t.to_vector<double>(), y = of_b[v].second.to_vector<double>();
     double largest = 0, apart = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {

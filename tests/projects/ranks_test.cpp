@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "codegen/build/process.h"
@@ -53,6 +54,27 @@ struct Classify : nn::Graph<Classify> {
   }
 };
 
+/// Batch norms of images and of rows, of each rank's batch or of all of them together.
+template <class Norm>
+struct Pictures : nn::Graph<Pictures<Norm>> {
+  nn::Conv2d conv = this->child("conv", nn::Conv2d(1, 8, 3, {.padding = 1}));
+  Norm norm = this->child("norm", Norm(8));
+  nn::Linear hidden = this->child("hidden", nn::Linear(48, 24));
+  nn::BatchNorm1d of_rows = this->child("of_rows", nn::BatchNorm1d(24, {.momentum = std::nullopt}));
+  nn::Linear scores = this->child("scores", nn::Linear(24, kClasses));
+  optim::SGD optimizer{nn::GraphBase::parameters(), {.lr = 0.05, .momentum = 0.9}};
+  Pictures() {
+    if constexpr (std::is_same_v<Norm, nn::SyncBatchNorm>) nn::SyncBatchNorm::convert_sync_batchnorm(of_rows);
+    this->add_optimizer(optimizer);
+  }
+  Tensor build(Tensor images, Tensor labels) {
+    const Tensor h = relu(norm(conv(images.reshape({images.size(0), 1, 2, 3}))));
+    Tensor loss = cross_entropy(scores(relu(of_rows(hidden(flatten(h, 1))))), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
 class Ranks : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -76,14 +98,28 @@ class Ranks : public testing::Test {
     without.compile(images, labels);
     codegen::emit(without, work() / "without", {.name = "without", .format = false});
     build_project(work() / "without", "alone", {});
+    emit_pictures<nn::SyncBatchNorm>("pictures", launchers());
+    emit_pictures<nn::BatchNorm2d>("apart", {launchers()[0]});
+    build_project(work() / "pictures", "alone", {});
+  }
+  template <class Norm>
+  static void emit_pictures(const std::string& name, const std::vector<Launcher>& engines) {
+    manual_seed(3);
+    Pictures<Norm> graph;
+    const Dim batch("batch", 12);
+    graph.enable_data_parallel();
+    graph.compile(spec({batch, kFeatures}, "images"), spec({batch}, i64, "labels"));
+    codegen::emit(graph, work() / name, {.name = name, .format = false});
+    for (const Launcher& l : engines)
+      build_project(work() / name, l.name, {"-DGRAVEN_MPI=ON", "-DMPI_CXX_COMPILER=" + l.compiler});
   }
   void SetUp() override {
     if (launchers().empty()) GTEST_SKIP() << "no MPI is installed (scripts/packages.txt)";
   }
 
   static fs::path work() { return fs::path(GRAVEN_BINARY_DIR) / "ranks_work"; }
-  static std::string program(const std::string& engine) {
-    return (work() / "ranks" / ("build-" + engine) / "ranks").string();
+  static std::string program(const std::string& engine, const std::string& project = "ranks") {
+    return (work() / project / ("build-" + engine) / project).string();
   }
   static std::vector<std::string> options(const std::string& out, std::vector<std::string> more) {
     std::vector<std::string> all = {
@@ -92,8 +128,8 @@ class Ranks : public testing::Test {
     return all;
   }
   static std::string path(const std::string& out) { return (work() / out).string(); }
-  static ProcessResult alone(const std::vector<std::string>& with) {
-    std::vector<std::string> command = {program("alone")};
+  static ProcessResult alone(const std::vector<std::string>& with, const std::string& project = "ranks") {
+    std::vector<std::string> command = {program("alone", project)};
     command.insert(command.end(), with.begin(), with.end());
     return codegen::run_process(command, {.directory = work().string(), .seconds = 120});
   }
@@ -101,8 +137,8 @@ class Ranks : public testing::Test {
                            const std::vector<std::string>& with) {
     return run_ranks(l, ranks, what, with, work());
   }
-  static double difference(const std::string& a, const std::string& b) {
-    return tests::difference(path(a) + "/latest/weights.safetensors", path(b) + "/latest/weights.safetensors");
+  static double difference(const std::string& a, const std::string& b, bool shared = false) {
+    return tests::difference(path(a) + "/latest/weights.safetensors", path(b) + "/latest/weights.safetensors", shared);
   }
 };
 
@@ -120,6 +156,7 @@ TEST(AllReduce, BeginsBehindTheLastPart) {
     void finish_gathers() override { FAIL(); }
     void gather(float*, const float*, std::int64_t) override { FAIL(); }
     void gather(double*, const double*, std::int64_t) override { FAIL(); }
+    void visit(const double*, std::int64_t, void (*)(void*, const double*), void*) override { FAIL(); }
     void sum(double*, std::int64_t) override { FAIL(); }
     void largest(double*, std::int64_t) override { FAIL(); }
     std::vector<std::vector<float>> begun;
@@ -170,6 +207,48 @@ TEST_F(Ranks, GoOnBitForBitAndInOtherNumbers) {
     trained(1, mixed, {"--epochs", "3", "--steps", "5", "--resume"});
     trained(2, mixed, {"--epochs", "3", "--resume"});
     EXPECT_LT(difference(straight, mixed), 2e-5) << l.name;
+  }
+}
+
+TEST_F(Ranks, WithOneBatchNormComputeWhatOneProcessDoesWithTheWholeBatch) {
+  const auto trained = [](const Launcher& l, const std::string& project, int ranks, const std::string& out,
+                          const std::vector<std::string>& more) {
+    const ProcessResult r = run(l, ranks, program(l.name, project), options(out, more));
+    EXPECT_EQ(r.exit_status, 0) << r.output;
+  };
+  for (const int ranks : {2, 3}) {
+    const std::string n = std::to_string(ranks), one = "whole_" + n;
+    const ProcessResult r = alone(options(one, {"--epochs", "3", "--batch", std::to_string(ranks * kBatch)}), "pictures");
+    ASSERT_EQ(r.exit_status, 0) << r.output;
+    for (const Launcher& l : launchers()) {
+      SCOPED_TRACE(l.name + n);
+      const std::string out = "sync_" + l.name + n;
+      trained(l, "pictures", ranks, out, {"--epochs", "3", "--batch", "4"});
+      // Running statistics as well.
+      EXPECT_LT(difference(one, out, true), 2e-5);
+    }
+    // Which batch norms of each rank's own batch do not.
+    const Launcher& l = launchers()[0];
+    const std::string apart = "apart_" + n;
+    trained(l, "apart", ranks, apart, {"--epochs", "3", "--batch", "4"});
+    EXPECT_GT(difference(one, apart), 1e-2);
+  }
+  // Each part of a step has its own statistics; and a run that is cut goes on bit for bit.
+  ASSERT_EQ(alone(options("parts", {"--epochs", "3", "--batch", "8", "--accumulation-steps", "2"}), "pictures").exit_status,
+            0);
+  for (const Launcher& l : launchers()) {
+    SCOPED_TRACE(l.name);
+    const std::string straight = "sync_straight_" + l.name, cut = "sync_cut_" + l.name;
+    const std::vector<std::string> all = {"--epochs", "3", "--batch", "4", "--accumulation-steps", "2"};
+    std::vector<std::string> first = all, rest = all;
+    first.insert(first.end(), {"--steps", "4"});
+    rest.emplace_back("--resume");
+    trained(l, "pictures", 2, straight, all);
+    trained(l, "pictures", 2, cut, first);
+    trained(l, "pictures", 2, cut, rest);
+    EXPECT_LT(difference("parts", straight, true), 2e-5);
+    for (const char* file : {"weights.safetensors", "optimizer.safetensors", "manifest.json"})
+      EXPECT_EQ(read_file(path(straight) + "/latest/" + file), read_file(path(cut) + "/latest/" + file)) << file;
   }
 }
 

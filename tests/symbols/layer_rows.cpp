@@ -97,6 +97,7 @@ std::vector<Row> layer_rows() {
       layer_row("BatchNorm1d", {f("a4 c3 w5")}, nn::BatchNorm1d(3), kOne, "c"),
       layer_row("BatchNorm2d", {f("a4 c3 h4 w5")}, nn::BatchNorm2d(3), kOne, "c"),
       layer_row("BatchNorm3d", {f("a4 c3 d3 h4 w5")}, nn::BatchNorm3d(3), kOne, "c"),
+      layer_row("SyncBatchNorm", {f("a4 c3 w5")}, nn::SyncBatchNorm(3), kOne, "c"),
       layer_row("InstanceNorm1d", {f("a4 c3 w5")}, nn::InstanceNorm1d(3, {.affine = true, .track_running_stats = true}),
                 kOne, "c"),
       layer_row("InstanceNorm2d", {f("a4 c3 h4 w5")}, nn::InstanceNorm2d(3), kOne, "c"),

@@ -24,6 +24,7 @@
 #include "kernels/config/matmul_bf16.h"
 #include "kernels/config/recurrent.h"
 #include "kernels/config/sort.h"
+#include "kernels/config/sync_batch_norm.h"
 #include "kernels/config/update.h"
 
 namespace graven::codegen {
@@ -180,6 +181,11 @@ std::int64_t sort(const Lowered& c) {
       {.outer = c["outer"], .size = c["size"], .inner = c["inner"], .count = 0, .descending = false});
 }
 
+std::int64_t sync_batch_norm(const Lowered& c) {
+  return kernels::sync_batch_norm_workspace_bytes(
+      {.outer = c["outer"], .channels = c["channels"], .inner = c["inner"]});
+}
+
 std::int64_t update_with_norms(const Lowered& c) {
   const ir::UpdateRule rule(*c.node.node.op, c.node.attributes(), false);
   const std::size_t parameters = ir::input_range(c.node.node, ir::InputRole::parameter).count;
@@ -271,6 +277,8 @@ constexpr CpuKernel kCpuKernels[] = {
     {"softmax", Covers::f32},
     {"softmax_backward", Covers::f32},
     {"sort", Covers::all, scratch::sort},
+    {"sync_batch_norm", Covers::all, scratch::sync_batch_norm},
+    {"sync_batch_norm_backward", Covers::all, scratch::sync_batch_norm},
     {"update_parameters", Covers::parameter},
     {"update_parameters_with_norms", Covers::parameter, scratch::update_with_norms},
 };

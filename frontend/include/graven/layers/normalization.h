@@ -5,7 +5,9 @@
 //   nn::InstanceNorm2d(64, {.affine = true})
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <type_traits>
 
 #include "graven/module.h"
 
@@ -49,6 +51,29 @@ class BatchNorm2d : public BatchNormNd<BatchNorm2d> {
 class BatchNorm3d : public BatchNormNd<BatchNorm3d> {
  public:
   explicit BatchNorm3d(std::int64_t num_features, BatchNormOptions options = {});
+};
+using SyncBatchNormOptions = BatchNormOptions;
+/// Of x[batch, channels, ...]: where several ranks train together (nn::GraphBase::enable_data_parallel()), each channel
+/// is normalised over the batches of all of them, which may be of different sizes. The variance of the running
+/// statistics is unbiased by the values of all, and they are the same on every rank. With one rank, eagerly, in other
+/// graphs and behind eval() it is BatchNorm1d, 2d or 3d, bit for bit.
+class SyncBatchNorm : public BatchNormNd<SyncBatchNorm> {
+ public:
+  explicit SyncBatchNorm(std::int64_t num_features, BatchNormOptions options = {});
+  /// Makes each BatchNorm1d, 2d and 3d of the module, and the module itself where it is one, a SyncBatchNorm: in the
+  /// graphs that record it from here on. Names, parameters, buffers and the training flag stay as they are. The module
+  /// is converted where it is, for handles share it, and returned.
+  ///
+  ///   models::ResNet model = child("model", nn::SyncBatchNorm::convert_sync_batchnorm(models::resnet18()));
+  template <class M>
+  static M convert_sync_batchnorm(M module) {
+    static_assert(std::is_base_of_v<ModuleBase, M>, "what is converted must be a module");
+    convert(module);
+    return module;
+  }
+
+ private:
+  static void convert(const ModuleBase& module);
 };
 
 struct InstanceNormOptions {
