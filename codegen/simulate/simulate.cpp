@@ -121,8 +121,8 @@ Simulator::Part Simulator::part(const SharingPlan& plan, std::int32_t begin, std
         !node.is(ir::kBatchNormTraining, ir::kBatchNormBackward))
       return;
     const auto channels = static_cast<double>(work_.graph.type(node.outputs[1]).shape.numel().maximum());
-    add(i.tensor, all_gather((1 + 2 * channels) * sizeof(double) * ranks, plan.data,
-                             machine_.link(plan.data * plan.tensor)));
+    add(i.tensor,
+        all_gather((1 + 2 * channels) * sizeof(double) * ranks, plan.data, machine_.link(plan.data * plan.tensor)));
     i.sent = "statistics of all ranks";
   };
   for (const WorkStep& step : work_.forward) {

@@ -44,9 +44,9 @@ const OpDef kBatchNormTraining{
                ops::kOptionalBias,
                {.name = "running_mean", .optional = true},
                {.name = "running_var", .optional = true}},
-    .attributes = ops::join(ops::join(ops::batch_norm_attributes(), ops::batch_norm_attributes_of_ranks()),
-                            {{"momentum", AttributeType::number, 0.1,
-                              "weight of this batch in the running statistics"}}),
+    .attributes =
+        ops::join(ops::join(ops::batch_norm_attributes(), ops::batch_norm_attributes_of_ranks()),
+                  {{"momentum", AttributeType::number, 0.1, "weight of this batch in the running statistics"}}),
     .outputs = {"y", "mean", "rstd", "new_running_mean", "new_running_var"},
     .infer = infer_batch_norm_training,
     .gradient = gradient_batch_norm_training,

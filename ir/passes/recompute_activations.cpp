@@ -69,8 +69,8 @@ struct Structure {
   bool is_computed(ValueId v) const { return v != kNone && maker(v) >= 0 && maker(root[at(v)]) >= 0; }
 
   std::vector<ValueId> root;
-  ByValue<NodeId> maker{-1};  ///< in the forward phase
-  ByValue<bool> is_kept;      ///< by root: read behind backward, or after the step
+  ByValue<NodeId> maker{-1};   ///< in the forward phase
+  ByValue<bool> is_kept;       ///< by root: read behind backward, or after the step
   ByValue<bool> is_made_once;  ///< by root: ranks have talked about it, which they do not do again
 };
 

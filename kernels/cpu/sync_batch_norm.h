@@ -212,9 +212,8 @@ inline void sync_batch_norm_backward(Threads& threads, const sync_batch_norm_con
       }
       gradient_of_rows(threads, config, dx, dy, x, mean, a, b, last);
     } else {
-      threads.run(channels, [&](std::int64_t c) {
-        gradient_of_channel(config, dx, dy, x, mean[c], c, line_of_channel(c));
-      });
+      threads.run(channels,
+                  [&](std::int64_t c) { gradient_of_channel(config, dx, dy, x, mean[c], c, line_of_channel(c)); });
     }
   } else {
     threads.run(channels, [&](std::int64_t c) {

@@ -1,5 +1,5 @@
-// SyncBatchNorm: eagerly, and in graphs of one rank, BatchNorm bit for bit; in a data parallel graph the nodes that talk
-// to the other ranks, each once. What several ranks compute, tests/kernels/sync_batch_norm_test.cpp and
+// SyncBatchNorm: eagerly, and in graphs of one rank, BatchNorm bit for bit; in a data parallel graph the nodes that
+// talk to the other ranks, each once. What several ranks compute, tests/kernels/sync_batch_norm_test.cpp and
 // tests/projects/ranks_test.cpp say.
 #include <gtest/gtest.h>
 
@@ -104,7 +104,8 @@ TEST(SyncBatchNorm, ConvertsWhatIsThere) {
 
   // A batch norm by itself; it takes what SyncBatchNorm takes.
   nn::BatchNorm2d norm(3);
-  EXPECT_NE(error_of([&] { norm(randn({4, 3})); }).find("expects [batch, channels, height, width], got"), std::string::npos);
+  EXPECT_NE(error_of([&] { norm(randn({4, 3})); }).find("expects [batch, channels, height, width], got"),
+            std::string::npos);
   EXPECT_EQ(nn::SyncBatchNorm::convert_sync_batchnorm(norm).class_name(), "SyncBatchNorm");
   EXPECT_EQ(norm(randn({4, 3})).describe(), "f32[4,3]");
   EXPECT_EQ(nn::SyncBatchNorm::convert_sync_batchnorm(nn::InstanceNorm2d(3)).class_name(), "InstanceNorm2d");
@@ -116,9 +117,7 @@ struct Net : nn::Module<Net> {
   nn::Linear hidden = child("hidden", nn::Linear(64, 8));
   nn::BatchNorm1d of_rows = child("of_rows", nn::BatchNorm1d(8, {.track_running_stats = false}));
   nn::Linear scores = child("scores", nn::Linear(8, 3));
-  Tensor forward(Tensor x) {
-    return scores(relu(of_rows(hidden(flatten(relu(norm(conv(x))), 1)))));
-  }
+  Tensor forward(Tensor x) { return scores(relu(of_rows(hidden(flatten(relu(norm(conv(x))), 1))))); }
 };
 struct Train : nn::Graph<Train> {
   Net net = child("net", Net());
@@ -229,8 +228,9 @@ TEST(SyncBatchNorm, OfRanksHasNoCudaKernel) {
   const ir::Graph several = lowered(together.trace(kImages, kLabels), "cuda");
   const auto sync = std::find_if(several.nodes.begin(), several.nodes.end(), is_statistics);
   ASSERT_NE(sync, several.nodes.end());
-  EXPECT_NE(error_of([&] { lower({several, *sync}); })
-                .find("batch_norm_training has no CUDA kernel (sync_batch_norm): emit for the CPU"),
+  EXPECT_NE(error_of([&] {
+              lower({several, *sync});
+            }).find("batch_norm_training has no CUDA kernel (sync_batch_norm): emit for the CPU"),
             std::string::npos);
 }
 

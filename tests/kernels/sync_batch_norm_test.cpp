@@ -113,8 +113,8 @@ struct Problem {
     std::vector<double> scratch(static_cast<std::size_t>(sync_batch_norm_workspace_bytes(config(outer)) / 8), NAN);
     const T *const own = x.data() + elements(first), *const own_dy = dy.data() + elements(first);
     sync_batch_norm(threads, config(outer), r.y.data(), r.mean.data(), r.rstd.data(), r.running_mean.data(),
-                    r.running_var.data(), own, optional(gamma), optional(beta), running_mean.data(),
-                    running_var.data(), scratch.data());
+                    r.running_var.data(), own, optional(gamma), optional(beta), running_mean.data(), running_var.data(),
+                    scratch.data());
     std::fill(scratch.begin(), scratch.end(), NAN);
     sync_batch_norm_backward(threads, config(outer), r.dx.data(), r.dgamma.data(), r.dbeta.data(), own_dy, own,
                              optional(gamma), r.mean.data(), r.rstd.data(), scratch.data());
@@ -309,18 +309,12 @@ TEST(SyncBatchNormOfRanks, HasToSeeTwoValues) {
 }
 
 const std::vector<Case> kCases = {
-    {"rows", {40, 40}, 32, 1},
-    {"rows_of_other_sizes", {300, 7, 123}, 17, 1},
-    {"many_rows", {3000, 2000}, 96, 1},
-    {"few_channels", {500, 400, 300, 200}, 3, 1},
-    {"offset", {200, 100}, 16, 1, 1000},
-    {"plain", {9, 8}, 40, 1, 0, false},
-    {"images", {4, 4}, 6, 100},
-    {"images_of_other_sizes", {1, 5, 2}, 5, 37},
-    {"large_images", {2, 1}, 3, 9000},
-    {"images_plain", {2, 2}, 4, 25, 0, false},
-    {"one_has_none", {6, 0, 3}, 5, 1},
-    {"one_has_no_image", {0, 3}, 5, 7},
+    {"rows", {40, 40}, 32, 1},           {"rows_of_other_sizes", {300, 7, 123}, 17, 1},
+    {"many_rows", {3000, 2000}, 96, 1},  {"few_channels", {500, 400, 300, 200}, 3, 1},
+    {"offset", {200, 100}, 16, 1, 1000}, {"plain", {9, 8}, 40, 1, 0, false},
+    {"images", {4, 4}, 6, 100},          {"images_of_other_sizes", {1, 5, 2}, 5, 37},
+    {"large_images", {2, 1}, 3, 9000},   {"images_plain", {2, 2}, 4, 25, 0, false},
+    {"one_has_none", {6, 0, 3}, 5, 1},   {"one_has_no_image", {0, 3}, 5, 7},
 };
 const auto kName = [](const auto& info) { return info.param.name; };
 INSTANTIATE_TEST_SUITE_P(Cases, SyncBatchNorm, testing::ValuesIn(kCases), kName);

@@ -56,20 +56,27 @@ struct Classify : nn::Graph<Classify> {
 
 /// Batch norms of images and of rows, of each rank's batch or of all of them together.
 template <class Norm>
-struct Pictures : nn::Graph<Pictures<Norm>> {
+struct PicturesNet : nn::Module<PicturesNet<Norm>> {
   nn::Conv2d conv = this->child("conv", nn::Conv2d(1, 8, 3, {.padding = 1}));
   Norm norm = this->child("norm", Norm(8));
   nn::Linear hidden = this->child("hidden", nn::Linear(48, 24));
   nn::BatchNorm1d of_rows = this->child("of_rows", nn::BatchNorm1d(24, {.momentum = std::nullopt}));
   nn::Linear scores = this->child("scores", nn::Linear(24, kClasses));
-  optim::SGD optimizer{nn::GraphBase::parameters(), {.lr = 0.05, .momentum = 0.9}};
+  Tensor forward(Tensor images) {
+    const Tensor h = relu(norm(conv(images.reshape({-1, 1, 2, 3}))));
+    return scores(relu(of_rows(hidden(flatten(h, 1)))));
+  }
+};
+template <class Norm>
+struct Pictures : nn::Graph<Pictures<Norm>> {
+  PicturesNet<Norm> net = this->child("net", PicturesNet<Norm>());
+  optim::SGD optimizer{net.parameters(), {.lr = 0.05, .momentum = 0.9}};
   Pictures() {
-    if constexpr (std::is_same_v<Norm, nn::SyncBatchNorm>) nn::SyncBatchNorm::convert_sync_batchnorm(of_rows);
+    if constexpr (std::is_same_v<Norm, nn::SyncBatchNorm>) nn::SyncBatchNorm::convert_sync_batchnorm(net);
     this->add_optimizer(optimizer);
   }
   Tensor build(Tensor images, Tensor labels) {
-    const Tensor h = relu(norm(conv(images.reshape({images.size(0), 1, 2, 3}))));
-    Tensor loss = cross_entropy(scores(relu(of_rows(hidden(flatten(h, 1))))), labels);
+    Tensor loss = cross_entropy(net(images), labels);
     loss.backward();
     return loss;
   }
@@ -218,7 +225,8 @@ TEST_F(Ranks, WithOneBatchNormComputeWhatOneProcessDoesWithTheWholeBatch) {
   };
   for (const int ranks : {2, 3}) {
     const std::string n = std::to_string(ranks), one = "whole_" + n;
-    const ProcessResult r = alone(options(one, {"--epochs", "3", "--batch", std::to_string(ranks * kBatch)}), "pictures");
+    const ProcessResult r =
+        alone(options(one, {"--epochs", "3", "--batch", std::to_string(ranks * kBatch)}), "pictures");
     ASSERT_EQ(r.exit_status, 0) << r.output;
     for (const Launcher& l : launchers()) {
       SCOPED_TRACE(l.name + n);
@@ -228,20 +236,22 @@ TEST_F(Ranks, WithOneBatchNormComputeWhatOneProcessDoesWithTheWholeBatch) {
       EXPECT_LT(difference(one, out, true), 2e-5);
     }
     // Which batch norms of each rank's own batch do not.
-    const Launcher& l = launchers()[0];
+    const Launcher l = launchers()[0];
     const std::string apart = "apart_" + n;
     trained(l, "apart", ranks, apart, {"--epochs", "3", "--batch", "4"});
     EXPECT_GT(difference(one, apart), 1e-2);
   }
   // Each part of a step has its own statistics; and a run that is cut goes on bit for bit.
-  ASSERT_EQ(alone(options("parts", {"--epochs", "3", "--batch", "8", "--accumulation-steps", "2"}), "pictures").exit_status,
-            0);
+  ASSERT_EQ(
+      alone(options("parts", {"--epochs", "3", "--batch", "8", "--accumulation-steps", "2"}), "pictures").exit_status,
+      0);
   for (const Launcher& l : launchers()) {
     SCOPED_TRACE(l.name);
     const std::string straight = "sync_straight_" + l.name, cut = "sync_cut_" + l.name;
     const std::vector<std::string> all = {"--epochs", "3", "--batch", "4", "--accumulation-steps", "2"};
     std::vector<std::string> first = all, rest = all;
-    first.insert(first.end(), {"--steps", "4"});
+    first.emplace_back("--steps");
+    first.emplace_back("4");
     rest.emplace_back("--resume");
     trained(l, "pictures", 2, straight, all);
     trained(l, "pictures", 2, cut, first);
@@ -316,6 +326,28 @@ TEST_F(Ranks, SendNoMoreThanTheyHaveToAndWhatTheSimulatorSays) {
         EXPECT_GT(step, 0.98 * p.sent) << rank;
         EXPECT_LT(step, 1.02 * p.sent) << rank;
       }
+    }
+}
+
+TEST_F(Ranks, SendTheSumsOfBatchNormsOnce) {
+  for (const Launcher& l : launchers())
+    for (const int ranks : {2, 3}) {
+      SCOPED_TRACE(l.name + ", " + std::to_string(ranks));
+      const ProcessResult r =
+          run(l, ranks, program(l.name, "pictures"),
+              {"--bench", "4", "--threads", "1", "--weights", (work() / "pictures/weights.safetensors").string()});
+      ASSERT_EQ(r.exit_status, 0) << r.output;
+      const std::size_t begin = r.output.find("{\"peer\"");
+      const auto line =
+          nlohmann::json::parse(r.output.substr(begin, r.output.find('\n', begin) - begin), nullptr, false);
+      ASSERT_TRUE(line.is_object());
+      const codegen::Prediction p = simulated(work() / "pictures", ranks);
+      // A count and two numbers for each channel, forward and backward.
+      const double sums = 2 * 8.0 * ((1 + 2 * 8) + (1 + 2 * 24));
+      EXPECT_EQ(line.at("messages"), 1 + 4);
+      EXPECT_EQ(line.at("message_bytes").get<double>(), p.gradient_bytes + sums);
+      EXPECT_NEAR(line.at("least_sent_bytes").get<double>(), p.sent, 1e-6);
+      EXPECT_LE(line.at("sent_bytes").get<double>(), 1.02 * p.sent);
     }
 }
 
