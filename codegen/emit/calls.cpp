@@ -15,6 +15,7 @@
 #include "ir/call.h"
 #include "ir/diagnostic.h"
 #include "ir/ops.h"
+#include "ir/sharding.h"
 #include "ir/stages.h"
 
 namespace graven::codegen {
@@ -417,6 +418,14 @@ class Writer {
       GRAVEN_CHECK(fresh || known->second.text == functor.text, "two functors are called " + functor.name);
       uses_functor = true;
     };
+    const auto add_rule = [&](const ir::Node& update) {
+      const ir::UpdateRule rule(*update.op, update.attributes, true);
+      add_functor(print_update(rule).functor);
+      // share_updates sees to it that all of its parameters are shared then.
+      if (style_.shared_by_ranks > 0 && !rule.norms().empty() &&
+          ir::Sharding(graph_).is_large(graph_.type(update.inputs[0])))
+        template_arguments.back() = "over_ranks<" + template_arguments.back() + ">";
+    };
     for (const ir::ScalarProgram& program : programs_of(n, step.call, result)) {
       if (program.empty())
         template_arguments.emplace_back("identity");
@@ -424,7 +433,7 @@ class Writer {
         add_functor(make_functor(program));
     }
     if (n.op->rule != nullptr)
-      add_functor(print_update(ir::UpdateRule(*n.op, n.attributes, true)).functor);
+      add_rule(n);
     else
       template_arguments.insert(template_arguments.end(), step.call.template_arguments.begin(),
                                 step.call.template_arguments.end());
@@ -438,6 +447,7 @@ class Writer {
     if (!template_arguments.empty()) call.function += "<" + join(template_arguments) + ">";
     call.names = template_arguments;
     call.names.push_back(step.call.name);
+    if (n.op->rule != nullptr) call.names.push_back(ir::UpdateRule(*n.op, n.attributes, true).name());
     call.headers = {step.call.reference ? "kernels/reference/" + file + ".h"
                                         : "kernels/" + style_.kernel_folder + "/" + file + style_.kernel_extension};
     for (const ir::ValueId v : step.last_reads) {

@@ -3,6 +3,9 @@
 //   new(p) = adam(p, g, m, v, ...)     ->     own(p)  = adam(p, g, m, v, ...)       of its elements, m and v are theirs
 //                                             new(p)  = all_gather(own(p))               where the ranks have all of p
 //
+// An optimizer that asks for norms of whole tensors (UpdateRule::norm: LAMB, LARS) has two updates of a group, of the
+// parameters that are shared and of those that are not: the kernel adds up the former's squares over the ranks.
+//
 // Norms of gradients, and whether these are finite, are of all ranks. What else would read a gradient is an error: a
 // rank has its shard of it. In the graph shapes stay what they are on one rank.
 #include <algorithm>
@@ -30,16 +33,67 @@ ByValue<bool> shards_of_gradients(const Graph& graph) {
   return shards;
 }
 
+bool has_norms(const Node& update) { return !UpdateRule(*update.op, update.attributes, false).norms().empty(); }
+
 void require_shardable(const Graph& graph, const Node& update) {
   const OpDef& op = *update.op;
   const bool whole = std::all_of(op.inputs.begin(), op.inputs.end(), [](const InputSpec& s) {
     return s.role != InputRole::state || s.shape == StateShape::parameter;
   });
-  if (op.rule == nullptr || !whole || !UpdateRule(op, update.attributes, false).norms().empty())
+  if (op.rule == nullptr || !whole)
     throw UserError("enable_zero: the optimizer " + std::string(op.name) + " of the graph " + graph.name +
-                    " looks at whole parameters (norms, rows and columns), of which each rank would have a piece; it "
-                    "has optimizers whose elements are updated one by one (SGD, Adam, AdamW, RMSprop, Adagrad, Lion "
-                    "and others)");
+                    " looks at rows and columns of whole parameters, of which each rank would have a piece; it has "
+                    "optimizers whose elements are updated one by one, or by norms (SGD, Adam, AdamW, RMSprop, "
+                    "Adagrad, Lion, LAMB, LARS and others)");
+  const InputRange parameters = input_range(update, InputRole::parameter);
+  for (std::size_t i = 0; i < parameters.count; ++i) {
+    const ValueId p = update.inputs[parameters.begin + i];
+    if (has_norms(update) && graph.type(p).dtype != DType::f32)
+      throw UserError("enable_zero: the optimizer " + std::string(op.name) + " of the graph " + graph.name +
+                      " adds up norms over ranks of parameters in f32, found " + graph.value(p).name + ", " +
+                      graph.type(p).to_string());
+  }
+}
+
+/// Of an update's parallel lists the entries of some parameters.
+Node part_of(const Node& update, const std::vector<std::size_t>& which) {
+  Node part = update;
+  part.inputs.clear();
+  part.outputs.clear();
+  for (std::size_t s = 0; s < update.op->inputs.size(); ++s) {
+    const InputRange range = input_range(*update.op, update.inputs.size(), s);
+    if (range.begin >= update.inputs.size()) break;  // the last one may be left out
+    if (!update.op->inputs[s].variadic)
+      part.inputs.push_back(update.inputs[range.begin]);
+    else
+      for (const std::size_t i : which) part.inputs.push_back(update.inputs[range.begin + i]);
+  }
+  const auto donated = donated_by(update);
+  for (const std::size_t input : donated_inputs(*part.op, part.inputs))
+    for (const auto& [from, output] : donated)
+      if (update.inputs[from] == part.inputs[input]) part.outputs.push_back(update.outputs[output]);
+  return part;
+}
+
+/// Updates that ask for norms: of parameters that are shared, and of the others.
+void split_updates_with_norms(Graph& graph, const Sharding& sharding) {
+  std::vector<Node> nodes;
+  nodes.reserve(graph.nodes.size());
+  for (Node& node : graph.nodes) {
+    std::vector<std::size_t> own, shared;
+    if (is_update(*node.op) && node.op->rule != nullptr && has_norms(node)) {
+      const InputRange parameters = input_range(node, InputRole::parameter);
+      for (std::size_t i = 0; i < parameters.count; ++i)
+        (sharding.is_large(graph.type(node.inputs[parameters.begin + i])) ? shared : own).push_back(i);
+    }
+    if (own.empty() || shared.empty()) {
+      nodes.push_back(std::move(node));
+      continue;
+    }
+    nodes.push_back(part_of(node, shared));
+    nodes.push_back(part_of(node, own));
+  }
+  graph.nodes = std::move(nodes);
 }
 
 }  // namespace
@@ -47,6 +101,7 @@ void require_shardable(const Graph& graph, const Node& update) {
 void share_updates(Graph& graph, const PassOptions&) {
   const Sharding sharding(graph);
   const ByValue<bool> shards = shards_of_gradients(graph);
+  split_updates_with_norms(graph, sharding);
   std::vector<ValueId> updated;
   Origins origins;
   for (Node& node : graph.nodes) {

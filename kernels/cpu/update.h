@@ -20,12 +20,15 @@
 //
 // A rule that asks for norms of whole tensors has `norms`, how many there are, `measure`, which makes an element's new
 // states and adds its squares, and `at_tensor`, which computes what depends on the norms; update_parameters_with_norms
-// takes two passes, and a workspace of update_workspace_bytes(pieces of all tensors, norms) bytes.
+// takes two passes, and a workspace of update_workspace_bytes(pieces of all tensors, norms) bytes. Of
+// update_parameters_with_norms<over_ranks<lamb>> each rank has its shards of the tensors alone, and their squares are
+// added up over the ranks, in their order: a sum of each norm a tensor more in the workspace.
 #pragma once
 
 #include <cstdint>
 
 #include "../config/update.h"
+#include "collectives.h"
 #include "dtype.h"
 #include "functor.h"
 #include "level.h"
@@ -35,6 +38,12 @@
 
 namespace graven::kernels {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
+
+/// A rule whose norms are those of tensors of which each rank has its shard.
+template <class Rule>
+struct over_ranks : Rule {
+  static constexpr bool is_over_ranks = true;
+};
 
 /// How an update reads a gradient's element.
 struct as_it_is {
@@ -119,6 +128,21 @@ template <class Rule, class C, class T, class Gradient, class... States>
   }
 }
 
+/// The squares of each tensor, of all ranks, behind those of the pieces.
+template <class Rule>
+inline double* add_up_over_ranks(Collectives* ranks, std::int64_t count, const std::int64_t* sizes, double* sums) {
+  double* piece = sums;
+  double* all = sums;
+  for (std::int64_t t = 0; t < count; ++t) all += norm_pieces(sizes[t]) * Rule::norms;
+  for (std::int64_t t = 0; t < count; ++t)
+    for (int norm = 0; norm < Rule::norms; ++norm) all[t * Rule::norms + norm] = 0;
+  for (std::int64_t t = 0; t < count; ++t)
+    for (std::int64_t p = 0; p < norm_pieces(sizes[t]); ++p)
+      for (int norm = 0; norm < Rule::norms; ++norm) all[t * Rule::norms + norm] += *piece++;
+  if (ranks != nullptr) ranks->sum(all, count * Rule::norms);
+  return all;
+}
+
 template <class Rule, class T, class Config, class Gradient, class... States>
 inline void update_lists_with_norms(Threads& threads, const Config& config, std::int64_t count, T* const* params,
                                     const plain_t<T>* const* grads, const std::int64_t* sizes, double lr,
@@ -134,11 +158,17 @@ inline void update_lists_with_norms(Threads& threads, const Config& config, std:
                  });
   // The norms of a tensor take the place of its first piece's sums.
   double* next = sums;
+  [[maybe_unused]] double* of_tensors = nullptr;
+  if constexpr (requires { Rule::is_over_ranks; })
+    of_tensors = add_up_over_ranks<Rule>(threads.collectives(), count, sizes, sums);
   for (std::int64_t t = 0; t < count; ++t) {
     double* const own = next;
     for (std::int64_t piece = 1; piece < norm_pieces(sizes[t]); ++piece)
       for (int norm = 0; norm < Rule::norms; ++norm) own[norm] += own[piece * Rule::norms + norm];
     next += norm_pieces(sizes[t]) * Rule::norms;
+    if constexpr (requires { Rule::is_over_ranks; })
+      if (next != own)
+        for (int norm = 0; norm < Rule::norms; ++norm) own[norm] = of_tensors[t * Rule::norms + norm];
     if (next != own)
       for (int norm = 0; norm < Rule::norms; ++norm) own[norm] = math::sqrt(own[norm]);
   }

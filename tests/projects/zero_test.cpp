@@ -73,7 +73,7 @@ class Zero : public testing::TestWithParam<int> {
   }
   static fs::path work() { return fs::path(GRAVEN_BINARY_DIR) / "zero_work"; }
   static std::string path(const std::string& out) { return (work() / out).string(); }
-  std::string project() const { return "stage_" + std::to_string(GetParam()); }
+  virtual std::string project() const { return "stage_" + std::to_string(GetParam()); }
   std::string program(const Launcher& l) const {
     return (work() / project() / ("build-" + l.name) / project()).string();
   }
@@ -172,6 +172,60 @@ TEST_P(Zero, RanksComputeWhatOneProcessDoes) {
 INSTANTIATE_TEST_SUITE_P(Stage, Zero, testing::Values(1, 2, 3),
                          [](const auto& info) { return std::to_string(info.param); });
 
+/// Optimizers by norms of whole tensors, of which some are shared and some are not.
+struct ByNorms : nn::Graph<ByNorms> {
+  Network model = child("model", Network());
+  optim::LAMB lamb{{model.first.weight, model.first.bias, model.second.weight, model.second.bias},
+                   {.lr = 0.02, .eps = 0.05, .weight_decay = 0.01, .clip_grad_max_norm = 0.05}};
+  optim::LARS lars{model.third.parameters(), {.lr = 0.5, .momentum = 0.9, .trust_coefficient = 0.1}};
+  ByNorms() {
+    add_optimizer(lamb);
+    add_optimizer(lars);
+  }
+  Tensor build(Tensor images, Tensor labels) {
+    Tensor loss = cross_entropy(model(images), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+class ZeroByNorms : public Zero {
+ protected:
+  std::string project() const override { return "norms_" + std::to_string(GetParam()); }
+};
+
+TEST_P(ZeroByNorms, RanksComputeWhatOneProcessDoes) {
+  if (launchers().empty()) GTEST_SKIP() << "no MPI is installed (scripts/packages.txt)";
+  manual_seed(3);
+  ByNorms graph;
+  graph.enable_zero(GetParam(), kLeast);
+  graph.compile(spec({kBatch, kFeatures}, "images"), spec({kBatch}, i64, "labels"));
+  codegen::emit(graph, work() / project(), {.name = project(), .format = false});
+  const std::string text = read_file(work() / project() / "model.cpp");
+  for (const char* call :
+       {"update_parameters_with_norms<over_ranks<lamb>>(", "update_parameters_with_norms<lamb>(",
+        "update_parameters_with_norms<over_ranks<lars_momentum>>(", "update_parameters_with_norms<lars_momentum>("})
+    EXPECT_NE(text.find(call), std::string::npos) << call;
+  // Another engine in each stage.
+  const Launcher l = launchers()[static_cast<std::size_t>(GetParam()) % launchers().size()];
+  tests::build_project(work() / project(), l.name, {"-DGRAVEN_MPI=ON", "-DMPI_CXX_COMPILER=" + l.compiler});
+  const std::string prefix = project() + "_";
+  for (const int ranks : {2, 3}) {
+    const std::string n = std::to_string(ranks), one = prefix + "one_" + n, out = prefix + n;
+    train(l, 1, one, {"--epochs", "2", "--accumulation-steps", std::to_string(2 * ranks)});
+    train(l, ranks, out, {"--epochs", "2", "--accumulation-steps", "2"});
+    expect_near(one, out);
+  }
+  const std::string cut = prefix + "cut";
+  train(l, 3, cut, {"--epochs", "2", "--accumulation-steps", "2", "--steps", "3"});
+  train(l, 3, cut, {"--epochs", "2", "--resume"});
+  for (const char* file : {"weights.safetensors", "optimizer.safetensors", "manifest.json"})
+    EXPECT_EQ(read_file(path(prefix + "3") + "/latest/" + file), read_file(path(cut) + "/latest/" + file)) << file;
+}
+
+INSTANTIATE_TEST_SUITE_P(Stage, ZeroByNorms, testing::Values(1, 2, 3),
+                         [](const auto& info) { return std::to_string(info.param); });
+
 TEST(Shards, CoverEachElementOnce) {
   for (const std::int64_t ranks : {1, 2, 3, 7, 64})
     for (const std::int64_t n : {0, 1, 2, 9, 10, 63, 64, 65, 1000}) {
@@ -226,10 +280,10 @@ TEST(ZeroOfGraphs, WhatDoesNotGoTogether) {
       {said([](Small& g) { g.enable_zero(0); }), "enable_zero: expected stage 1"},
       {said([](Small& g) { g.enable_zero(1, 1); }), "enable_zero: expected a shard_min_size of at least 2, got 1"},
       {said([](Small& g) {
-         optim::LAMB lamb(g.model.parameters(), {.lr = 0.1});
-         g.add_optimizer(lamb);
+         optim::Adafactor adafactor(g.model.parameters(), {.lr = 0.1});
+         g.add_optimizer(adafactor);
        }),
-       "enable_zero: the optimizer lamb of the graph Small looks at whole parameters"},
+       "enable_zero: the optimizer adafactor of the graph Small looks at rows and columns of whole parameters"},
       {said([](Small& g) { g.clips_values = true; }), "enable_zero: clamp"},
       {said([](Small& g) { g.model.set_stage(0); }), "asks for stages of a pipeline (set_stage), and for ranks"},
       {said([](Small& g) { g.update_in_backward(); }), "asks for update_in_backward, and to be data parallel"},

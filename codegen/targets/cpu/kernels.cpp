@@ -190,7 +190,9 @@ std::int64_t update_with_norms(const Lowered& c) {
   const ir::UpdateRule rule(*c.node.node.op, c.node.attributes(), false);
   const std::size_t parameters = ir::input_range(c.node.node, ir::InputRole::parameter).count;
   const auto norms = static_cast<std::int64_t>(rule.norms().size());
-  return std::max<std::int64_t>(kernels::update_workspace_bytes(norm_pieces(c.node, parameters), norms), 8);
+  std::int64_t sums = norm_pieces(c.node, parameters);
+  if (c.node.graph.number(ir::kZeroStage)) sums += static_cast<std::int64_t>(parameters);  // and those of all ranks
+  return std::max<std::int64_t>(kernels::update_workspace_bytes(sums, norms), 8);
 }
 
 }  // namespace scratch
