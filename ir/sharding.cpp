@@ -3,6 +3,7 @@
 #include <string>
 
 #include "ir/diagnostic.h"
+#include "ir/ops.h"
 #include "ir/stages.h"
 
 namespace graven::ir {
@@ -31,6 +32,17 @@ Sharding::Sharding(const Graph& graph) {
         "the graph " + graph.name +
         " asks for stages of a pipeline (set_stage), and for ranks that share what they have (enable_zero): "
         "one of the two");
+}
+
+ByValue<bool> Sharding::shards_of_gradients(const Graph& graph) const {
+  ByValue<bool> shards;
+  for (const Node& node : graph.nodes) {
+    const bool begins = node.is(kReduceScatter, kAccumulateShard);
+    const bool goes_on = node.is(kClamp, kFusedElementwise) && node.inputs.size() == 1 && node.inputs[0] != kNone &&
+                         shards(node.inputs[0]);
+    if (begins || goes_on) shards[node.outputs[0]] = true;
+  }
+  return shards;
 }
 
 }  // namespace graven::ir

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "ir/analysis.h"
 #include "ir/graph.h"
 
 namespace graven::ir {
@@ -26,6 +27,9 @@ class Sharding {
   bool is_large(const TensorType& type) const { return stage_ > 0 && type.shape.numel().maximum() >= least_; }
   /// Whether a rank keeps its shard alone of a parameter of this type that has a gradient.
   bool is_kept_in_shards(const TensorType& parameter) const { return stage_ > 2 && is_large(parameter); }
+  /// Gradients of which a rank has its shard alone, and what clip_grad_value_() makes of one, element by element: the
+  /// memory of a gradient holds the shard in its place, from stage 2 on nothing else.
+  ByValue<bool> shards_of_gradients(const Graph& graph) const;
 
  private:
   int stage_ = 0;

@@ -53,6 +53,7 @@ class Writer {
          const Calls* training, Calls& out)
       : graph_(graph), plan_(plan), values_(values), style_(style), out_(out), beside_training_(training != nullptr) {
     if (ir::has_stages(graph)) stages_ = ir::stages_of_nodes(graph), second_round_ = ir::second_round(graph);
+    if (style.shared_by_ranks > 1) shards_ = ir::Sharding(graph).shards_of_gradients(graph);
     if (training != nullptr) shared_.insert(training->configs.begin(), training->configs.end());
     std::vector<std::string> owners;
     std::unordered_set<std::string> variadic_owners;
@@ -244,6 +245,11 @@ class Writer {
     const bool of_gradients = ir::is_update(*n.op) ? spec.role == ir::InputRole::gradient : counts_over_ranks(n);
     return of_gradients && style_.shared_by_ranks == 1;
   }
+  /// Whether it makes of a gradient's shard another one, where memory has nothing but that.
+  bool is_of_shard(const ir::Node& n) const {
+    return style_.shared_by_ranks > 1 && n.inputs.size() == 1 && n.inputs[0] != ir::kNone && shards_(n.inputs[0]) &&
+           shards_(n.outputs[0]);
+  }
   static bool counts_over_ranks(const ir::Node& n) {
     return n.is(ir::kClipFactor, ir::kFiniteStep) && n.attributes.flag("over_ranks");
   }
@@ -359,6 +365,9 @@ class Writer {
         if (style_.first_argument.empty()) return std::nullopt;
         return style_.first_argument;
       case Kind::config:
+        if (is_of_shard(node(step)))
+          return fmt::format("elementwise_config{{.n = shard.count({})}}",
+                             values_.dimension(graph_.type(node(step).outputs[0]).shape.numel()));
         return config(step, file_of(step.call));
       case Kind::count:
         return is_of_all_parameters(step) ? "std::size(sizes)" : fmt::format("{}", argument.values.size());
@@ -537,6 +546,7 @@ class Writer {
 
   std::vector<std::int32_t> stages_;  ///< by node, of a pipeline
   std::vector<bool> second_round_;    ///< likewise
+  ir::ByValue<bool> shards_;          ///< gradients of which memory has a rank's shard alone
   const ir::Graph& graph_;
   const Plan& plan_;
   const ValueNames& values_;

@@ -25,14 +25,6 @@ std::string place_text(const Node& node) {
   return std::string(node.op->name) + (place.empty() ? "" : " (" + place + ")");
 }
 
-/// Gradients of which a rank has its shard alone.
-ByValue<bool> shards_of_gradients(const Graph& graph) {
-  ByValue<bool> shards;
-  for (const Node& node : graph.nodes)
-    if (node.is(kReduceScatter, kAccumulateShard)) shards[node.outputs[0]] = true;
-  return shards;
-}
-
 bool has_norms(const Node& update) { return !UpdateRule(*update.op, update.attributes, false).norms().empty(); }
 
 void require_shardable(const Graph& graph, const Node& update) {
@@ -100,7 +92,7 @@ void split_updates_with_norms(Graph& graph, const Sharding& sharding) {
 
 void share_updates(Graph& graph, const PassOptions&) {
   const Sharding sharding(graph);
-  const ByValue<bool> shards = shards_of_gradients(graph);
+  const ByValue<bool> shards = sharding.shards_of_gradients(graph);
   split_updates_with_norms(graph, sharding);
   std::vector<ValueId> updated;
   Origins origins;
@@ -116,12 +108,12 @@ void share_updates(Graph& graph, const PassOptions&) {
           updated.push_back(node.outputs[output]);
     } else if (reads && node.is(kClipFactor, kFiniteStep)) {
       node.attributes.set("over_ranks", true);
-    } else if (reads) {
+    } else if (reads && !shards(node.outputs[0])) {
       const ValueId v =
           *std::find_if(node.inputs.begin(), node.inputs.end(), [&](ValueId x) { return x != kNone && shards(x); });
       throw UserError("enable_zero: " + place_text(node) + " of the graph " + graph.name + " reads " +
                       graph.value(v).name +
-                      ", of which each rank has its shard alone; clip_grad_norm_() and the "
+                      ", of which each rank has its shard alone; clip_grad_norm_(), clip_grad_value_() and the "
                       "optimizers can");
     }
   }

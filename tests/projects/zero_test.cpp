@@ -172,7 +172,7 @@ TEST_P(Zero, RanksComputeWhatOneProcessDoes) {
 INSTANTIATE_TEST_SUITE_P(Stage, Zero, testing::Values(1, 2, 3),
                          [](const auto& info) { return std::to_string(info.param); });
 
-/// Optimizers by norms of whole tensors, of which some are shared and some are not.
+/// Optimizers by norms of whole tensors, of which some are shared and some are not, behind both ways to clip.
 struct ByNorms : nn::Graph<ByNorms> {
   Network model = child("model", Network());
   optim::LAMB lamb{{model.first.weight, model.first.bias, model.second.weight, model.second.bias},
@@ -185,6 +185,8 @@ struct ByNorms : nn::Graph<ByNorms> {
   Tensor build(Tensor images, Tensor labels) {
     Tensor loss = cross_entropy(model(images), labels);
     loss.backward();
+    nn::utils::clip_grad_value_(model.second.parameters(), 0.002);
+    nn::utils::clip_grad_value_(model.third.parameters(), 0.01);
     return loss;
   }
 };
@@ -203,8 +205,9 @@ TEST_P(ZeroByNorms, RanksComputeWhatOneProcessDoes) {
   codegen::emit(graph, work() / project(), {.name = project(), .format = false});
   const std::string text = read_file(work() / project() / "model.cpp");
   for (const char* call :
-       {"update_parameters_with_norms<over_ranks<lamb>>(", "update_parameters_with_norms<lamb>(",
-        "update_parameters_with_norms<over_ranks<lars_momentum>>(", "update_parameters_with_norms<lars_momentum>("})
+       {"update_parameters_with_norms<over_ranks<lamb_weight_decay>>(",
+        "update_parameters_with_norms<lamb_weight_decay>(", "update_parameters_with_norms<over_ranks<lars_momentum>>(",
+        "update_parameters_with_norms<lars_momentum>("})
     EXPECT_NE(text.find(call), std::string::npos) << call;
   // Another engine in each stage.
   const Launcher l = launchers()[static_cast<std::size_t>(GetParam()) % launchers().size()];
@@ -252,11 +255,12 @@ TEST(ZeroOfGraphs, WhatDoesNotGoTogether) {
   struct Small : nn::Graph<Small> {
     nn::Linear model = child("model", nn::Linear(kFeatures, 40));
     using GraphBase::add_optimizer;
-    bool clips_values = false;
+    bool clips_twice = false;
     Tensor build(Tensor x) {
       Tensor loss = model(x).square().mean();
       loss.backward();
-      if (clips_values) nn::utils::clip_grad_value_(model.parameters(), 0.1);
+      nn::utils::clip_grad_value_(model.parameters(), 0.1);
+      for (int i = 0; clips_twice && i < 2; ++i) nn::utils::clip_grad_norm_(model.parameters(), 1);
       return loss;
     }
   };
@@ -284,7 +288,7 @@ TEST(ZeroOfGraphs, WhatDoesNotGoTogether) {
          g.add_optimizer(adafactor);
        }),
        "enable_zero: the optimizer adafactor of the graph Small looks at rows and columns of whole parameters"},
-      {said([](Small& g) { g.clips_values = true; }), "enable_zero: clamp"},
+      {said([](Small& g) { g.clips_twice = true; }), "enable_zero: mul"},
       {said([](Small& g) { g.model.set_stage(0); }), "asks for stages of a pipeline (set_stage), and for ranks"},
       {said([](Small& g) { g.update_in_backward(); }), "asks for update_in_backward, and to be data parallel"},
   };
