@@ -2,11 +2,14 @@
 // tensors of these sizes, in tests/frontend.
 #include <algorithm>
 #include <cstring>
+#include <random>
+#include <thread>
 
 #include "kernels/cpu/update.h"
 #include "kernels/reference/update.h"
 #include "rules.h"
 #include "support.h"
+#include "tests/kernels/team.h"
 #include "tests/tolerances.h"
 
 namespace graven::kernels::test {
@@ -124,6 +127,61 @@ TEST(UpdateWithNorms, AgreesWithReference) {
     });
   });
   expect_close(got, want, tolerance_of::update.f32, "update_parameters_with_norms");
+}
+
+/// Two ranks, each with its shard of two tensors: the second one's shard of the smaller tensor is empty.
+TEST(UpdateWithNorms, OfShardsIsThatOfWholeTensors) {
+  const momentum_config c{0.9, 0};
+  const std::int64_t sizes[] = {40000, 10}, cut[] = {25000, 10};
+  const auto tensors = [&](std::uint32_t seed) {
+    std::mt19937 generator(seed);
+    std::uniform_real_distribution<float> uniform(-1, 1);
+    std::vector<std::vector<float>> all;
+    for (const std::int64_t n : sizes) {
+      all.emplace_back(static_cast<std::size_t>(n));
+      for (float& x : all.back()) x = uniform(generator);
+    }
+    return all;
+  };
+  struct State {
+    std::vector<std::vector<float>> p, g, m, changes;
+  };
+  const auto make = [&] { return State{tensors(1), tensors(2), tensors(3), tensors(4)}; };
+  const auto update = [&]<class Rule>(Rule, State& s, bool second, Collectives* ranks) {
+    float *p[2], *m[2], *changes[2];
+    const float* g[2];
+    std::int64_t n[2];
+    for (std::size_t t = 0; t < 2; ++t) {
+      const std::int64_t first = second ? cut[t] : 0;
+      p[t] = s.p[t].data() + first, g[t] = s.g[t].data() + first;
+      m[t] = s.m[t].data() + first, changes[t] = s.changes[t].data() + first;
+      n[t] = ranks == nullptr ? sizes[t] : second ? sizes[t] - cut[t] : cut[t];
+    }
+    Threads threads(2);
+    threads.set_collectives(ranks);
+    std::vector<double> workspace(
+        static_cast<std::size_t>(update_workspace_bytes(norm_pieces(n[0]) + norm_pieces(n[1]) + 2, norms_rule::norms) /
+                                 8),
+        NAN);
+    update_parameters_with_norms<Rule>(threads, c, 2, p, g, n, 0.01, 2, static_cast<void*>(workspace.data()), m,
+                                       changes);
+  };
+  State whole = make(), alone = make(), shared = make();
+  update(norms_rule{}, whole, false, nullptr);
+  update(over_ranks<norms_rule>{}, alone, false, nullptr);
+  EXPECT_EQ(alone.p, whole.p);
+  test::Team team(2);
+  std::vector<std::thread> ranks;
+  for (int r = 0; r < 2; ++r)
+    ranks.emplace_back([&, r] {
+      test::Member member(team, r);
+      update(over_ranks<norms_rule>{}, shared, r == 1, &member);
+      EXPECT_EQ(member.visits, 1);
+    });
+  for (std::thread& t : ranks) t.join();
+  for (std::size_t t = 0; t < 2; ++t)
+    for (std::size_t i = 0; i < whole.p[t].size(); ++i)
+      ASSERT_NEAR(shared.p[t][i], whole.p[t][i], 1e-6) << t << ", " << i;
 }
 
 /// Gradients as they are stored once they are multiplied.

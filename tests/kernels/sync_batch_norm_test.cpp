@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <barrier>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -14,46 +13,15 @@
 #include <vector>
 
 #include "kernels/reference/sync_batch_norm.h"
+#include "tests/kernels/team.h"
 #include "tests/tolerances.h"
 
 namespace graven::kernels {
 namespace {
 
 namespace tolerance_of = tests::tolerance;
-
-/// Ranks of one process, a thread each.
-struct Team {
-  explicit Team(int n) : size(n), here(n), own(static_cast<std::size_t>(n)) {}
-  int size;
-  std::barrier<> here;
-  std::vector<const double*> own;
-};
-struct Member final : Collectives {
-  Member(Team& of, int number) : team(of), rank(number) {}
-  int size() const override { return team.size; }
-  void visit(const double* x, std::int64_t, void (*take)(void*, const double*), void* context) override {
-    ++visits;
-    team.own[static_cast<std::size_t>(rank)] = x;
-    team.here.arrive_and_wait();
-    for (const double* theirs : team.own) take(context, theirs);
-    team.here.arrive_and_wait();
-  }
-  void start_mean(float*, std::int64_t) override { FAIL(); }
-  void start_mean(double*, std::int64_t) override { FAIL(); }
-  void start_shard_of_mean(float*, std::int64_t) override { FAIL(); }
-  void start_shard_of_mean(double*, std::int64_t) override { FAIL(); }
-  void start_adding_shard(float*, const float*, std::int64_t, const Accumulation&) override { FAIL(); }
-  void start_adding_shard(double*, const double*, std::int64_t, const Accumulation&) override { FAIL(); }
-  void start_gather(float*, std::int64_t) override { FAIL(); }
-  void start_gather(double*, std::int64_t) override { FAIL(); }
-  void finish_gathers() override { FAIL(); }
-  void gather(float*, const float*, std::int64_t) override { FAIL(); }
-  void gather(double*, const double*, std::int64_t) override { FAIL(); }
-  void sum(double*, std::int64_t) override { FAIL(); }
-  void largest(double*, std::int64_t) override { FAIL(); }
-  Team& team;
-  int rank, visits = 0;
-};
+using test::Member;
+using test::Team;
 
 struct Case {
   std::string name;

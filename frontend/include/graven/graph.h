@@ -139,7 +139,7 @@ class GraphBase {
   /// to the others; smaller ones are updated by every rank. So with N ranks such tensors take 1 / N of the memory. A
   /// step is the same as without, within the rounding of sums; norms of gradients are those of all ranks; checkpoints
   /// are whole, and any number of ranks goes on with them. From stage 2 on every part of a step is sent. ZeRO
-  /// (Rajbhandari et al. 2020). User error for an optimizer that looks at rows and columns of parameters (Adafactor), where
+  /// (Rajbhandari et al. 2020). User error for an optimizer that looks at rows and columns (Adafactor), where
   /// something else reads a gradient of which ranks have shards, and where the graph returns a parameter of which they
   /// do; otherwise as enable_data_parallel().
   void enable_zero(int stage = 1, std::int64_t shard_min_size = 1024, Location where = Location::current());
