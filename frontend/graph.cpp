@@ -316,10 +316,12 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
   if (training_graph) s.require_learned_as_recorded(where);
   if (!s.now.program) {
     const bool staged = ir::has_stages(graph);
-    if (const int processes = runtime::launched_processes(); (s.data_parallel || staged || s.tensor_ranks > 1) && processes > 1)
+    if (const int processes = runtime::launched_processes();
+        (s.data_parallel || staged || s.tensor_ranks > 1) && processes > 1)
       fail_at(fmt::format("{} {}, and is called in one of {} processes: in the host's process a graph is "
                           "one rank, and each would train for itself; emit its project, and start that",
-                          s.name, staged               ? "has stages"
+                          s.name,
+                          staged               ? "has stages"
                           : s.tensor_ranks > 1 ? "has tensors in parts"
                                                : "is data parallel",
                           processes),

@@ -22,8 +22,8 @@ using ir::TensorData;
 using ir::ValueId;
 
 /// Operators that CUDA has no kernel for: passes make them, for CPUs alone, and for several ranks.
-const std::set<std::string> kWithoutKernel = {"conv2d_winograd", "convert_layout",  "fused_reduction", "gather_shards",
-                                              "gradient_norm",   "index_on_rank",   "inverted_residual"};
+const std::set<std::string> kWithoutKernel = {"conv2d_winograd", "convert_layout", "fused_reduction",  "gather_shards",
+                                              "gradient_norm",   "index_on_rank",  "inverted_residual"};
 
 void run(const std::vector<std::string>& command, const fs::path& folder) {
   const codegen::ProcessResult r = codegen::run_process(command, {.directory = folder.string(), .seconds = 800});
