@@ -242,10 +242,7 @@ Tensor& Tensor::set_layout(const Layout& layout, Location where) {
   if (layout.kind() == Layout::Kind::split && (layout.dim() < -rank || layout.dim() >= rank))
     detail::fail("set_layout", layout.to_string() + ": expected a dimension of " + describe(), where);
   const bool is_recorded = impl.trace_id != 0;
-  if (!is_recorded && impl.owner.empty())
-    detail::fail("set_layout",
-                 "expected a parameter or buffer of a module, or a tensor within build(), found " + describe(), where);
-  if (!is_recorded && layout.kind() == Layout::Kind::partial_sum)
+  if (!is_recorded && !impl.owner.empty() && layout.kind() == Layout::Kind::partial_sum)
     detail::fail("set_layout", "expected split(dimension) or broadcast of a parameter, found partial_sum", where);
   if (layout.kind() == Layout::Kind::partial_sum && !ir::is_floating(impl.dtype))
     detail::fail("set_layout", "expected floating-point numbers, of which there are terms, found " + describe(), where);

@@ -413,7 +413,10 @@ void Trainer::share_weights() {
   if (pipeline_ != nullptr) return pipeline_->bring_to_all();
   model_.weights_needed();
   for (const Variable& v : weights_)
-    if (!v.is_part()) ranks_.broadcast(v.data, v.bytes());
+    if (v.cut.is_cut())
+      Ranks::peers().broadcast(v.data, v.bytes());
+    else if (!v.is_part())
+      ranks_.broadcast(v.data, v.bytes());
   model_.weights_changed();
 }
 

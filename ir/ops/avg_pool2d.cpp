@@ -1,4 +1,5 @@
 #include "ir/ops/pool2d_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -24,6 +25,7 @@ const OpDef kAvgPool2d{
     .infer = infer_avg_pool2d,
     .gradient = gradient_avg_pool2d,
     .layout = {ImageLayout::Rule::leads},
+    .rank_layouts = ops::pool_layouts,
     .cost = [](const NodeView& node) { return Cost{.flops = ops::pool2d_flops(node, node.output().shape)}; },
     .amp = AmpClass::gray,
     .forms = {{.attributes = {{"kernel_size", Ints{2, 2}}, {"channels_last", true}}, .shapes = {{1, 4, 4, 4}}}},

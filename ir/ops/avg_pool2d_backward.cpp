@@ -1,4 +1,5 @@
 #include "ir/ops/pool2d_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -9,6 +10,7 @@ const OpDef kAvgPool2dBackward{
     .attributes = ops::join(ops::pool2d_attributes(false), {{"input_shape", AttributeType::shape, {}, "of x"}}),
     .infer = ops::infer_pool2d_backward,
     .layout = {ImageLayout::Rule::leads},
+    .rank_layouts = ops::pool_layouts,
     .amp = AmpClass::gray,
     .forms = {{.attributes = {{"kernel_size", Ints{2, 2}}, {"channels_last", true}, {"input_shape", Shape{1, 4, 4, 4}}},
                .shapes = {{1, 2, 2, 4}}}},

@@ -1,4 +1,5 @@
 #include "ir/ops/batch_norm_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -38,6 +39,11 @@ const OpDef kBatchNorm{
     .infer = infer_batch_norm,
     .gradient = gradient_batch_norm,
     .layout = {ImageLayout::Rule::follows},
+    .rank_layouts =
+        [](RankRules& rules) {
+          ops::split_alike(rules, 0, {0}, {0});
+          ops::channel_layouts(rules, {0}, {1, 2, 3, 4}, {0}, {});
+        },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 2 * static_cast<double>(node.output().shape.numel().maximum())};

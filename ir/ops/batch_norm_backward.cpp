@@ -1,4 +1,5 @@
 #include "ir/ops/batch_norm_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -24,6 +25,7 @@ const OpDef kBatchNormBackward{
     .outputs = {"dx", "dweight", "dbias"},
     .infer = infer_batch_norm_backward,
     .layout = {ImageLayout::Rule::follows, 2},
+    .rank_layouts = [](RankRules& rules) { ops::channel_layouts(rules, {0, 1}, {2, 3, 4}, {0}, {1, 2}); },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 9 * static_cast<double>(node.output().shape.numel().maximum())};

@@ -1,4 +1,5 @@
 #include "ir/ops/batch_norm_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -51,6 +52,7 @@ const OpDef kBatchNormTraining{
     .infer = infer_batch_norm_training,
     .gradient = gradient_batch_norm_training,
     .layout = {ImageLayout::Rule::follows},
+    .rank_layouts = [](RankRules& rules) { ops::channel_layouts(rules, {0}, {1, 2, 3, 4}, {0}, {1, 2, 3, 4}); },
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 7 * static_cast<double>(node.output().shape.numel().maximum())};

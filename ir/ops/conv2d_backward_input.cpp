@@ -1,4 +1,5 @@
 #include "ir/ops/conv2d_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -36,6 +37,23 @@ static void gradient_conv2d_backward_input(GradientBuilder& g) {
   }
 }
 
+static void layouts_of_conv2d_backward_input(RankRules& rules) {
+  ops::split_alike(rules, 0, {0}, {0});
+  if (rules.node().attributes().integer("groups") > 1) return ops::group_layouts(rules, {0}, {1}, {0}, {});
+  rules.each_split(rules.input(0), 1, [&](const RankLayout& layout) {
+    RankLayouts way = rules.way();
+    way.inputs[0] = layout;
+    way.inputs[1] = RankLayout::split(0, layout.blocks);
+    way.outputs[0] = RankLayout::partial_sum();
+    rules.add(std::move(way));
+  });
+  rules.each_split(rules.output(), 1, [&](const RankLayout& layout) {
+    RankLayouts way = rules.way();
+    way.inputs[1] = way.outputs[0] = layout;
+    rules.add(std::move(way));
+  });
+}
+
 const OpDef kConv2dBackwardInput{
     .name = "conv2d_backward_input",
     .doc = "dx, the gradient of conv2d with respect to x. It is also the transposed convolution of dy.",
@@ -44,6 +62,7 @@ const OpDef kConv2dBackwardInput{
     .infer = infer_conv2d_backward_input,
     .gradient = gradient_conv2d_backward_input,
     .layout = {ImageLayout::Rule::leads},
+    .rank_layouts = layouts_of_conv2d_backward_input,
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = ops::conv2d_flops(ops::conv2d_backward_input_sizes(node).most, node.input(0).shape[0])};

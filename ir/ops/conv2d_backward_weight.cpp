@@ -1,4 +1,5 @@
 #include "ir/ops/conv2d_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -26,6 +27,27 @@ static void infer_conv2d_backward_weight(InferContext& c) {
   c.output(ops::dtype_of_sums(x.dtype), {out});
 }
 
+static void layouts_of_conv2d_backward_weight(RankRules& rules) {
+  rules.each_split(rules.input(0), 0, [&](const RankLayout& layout) {
+    RankLayouts way = rules.way();
+    way.inputs[0] = way.inputs[1] = layout;
+    way.outputs.assign(way.outputs.size(), RankLayout::partial_sum());
+    rules.add(std::move(way));
+  });
+  if (rules.node().attributes().integer("groups") > 1) return ops::group_layouts(rules, {0, 1}, {}, {}, {0, 1});
+  rules.each_split(rules.input(0), 1, [&](const RankLayout& layout) {
+    RankLayouts way = rules.way();
+    way.inputs[0] = layout;
+    way.outputs.assign(way.outputs.size(), RankLayout::split(0, layout.blocks));
+    rules.add(std::move(way));
+  });
+  rules.each_split(rules.input(1), 1, [&](const RankLayout& layout) {
+    RankLayouts way = rules.way();
+    way.inputs[1] = way.outputs[0] = layout;
+    rules.add(std::move(way));
+  });
+}
+
 const OpDef kConv2dBackwardWeight{
     .name = "conv2d_backward_weight",
     .doc =
@@ -38,6 +60,7 @@ const OpDef kConv2dBackwardWeight{
     .outputs = {"dw", "db"},
     .infer = infer_conv2d_backward_weight,
     .layout = {ImageLayout::Rule::leads, 2, 0},
+    .rank_layouts = layouts_of_conv2d_backward_weight,
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = ops::conv2d_flops(ops::conv2d_backward_weight_sizes(node).most, node.input(0).shape[0])};

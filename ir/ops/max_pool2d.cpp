@@ -1,4 +1,5 @@
 #include "ir/ops/pool2d_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -31,6 +32,7 @@ const OpDef kMaxPool2d{
     .infer = infer_max_pool2d,
     .gradient = gradient_max_pool2d,
     .layout = {ImageLayout::Rule::leads, 1, 2},
+    .rank_layouts = ops::pool_layouts,
     .cost = [](const NodeView& node) { return Cost{.flops = ops::pool2d_flops(node, node.output().shape)}; },
     .amp = AmpClass::clear,
     .forms = {{.attributes = {{"kernel_size", Ints{2, 2}}, {"channels_last", true}}, .shapes = {{1, 4, 4, 4}}}},

@@ -1,4 +1,5 @@
 #include "ir/ops/pool2d_shared.h"
+#include "ir/ops/rank_shared.h"
 
 namespace graven::ir {
 
@@ -15,6 +16,7 @@ const OpDef kMaxPool2dBackward{
     .attributes = ops::join(ops::pool2d_attributes(true), {{"input_shape", AttributeType::shape, {}, "of x"}}),
     .infer = infer_max_pool2d_backward,
     .layout = {ImageLayout::Rule::leads, 2},
+    .rank_layouts = ops::pool_layouts,
     .amp = AmpClass::clear,
     .forms = {{.attributes = {{"kernel_size", Ints{2, 2}}, {"channels_last", true}, {"input_shape", Shape{1, 4, 4, 4}}},
                .shapes = {{1, 2, 2, 4}, {1, 2, 2, 4}}}},

@@ -140,4 +140,52 @@ inline void row_layouts(RankRules& rules, std::int64_t normalized, std::initiali
     });
 }
 
+/// By channels, dimension 1 of `images`; of the vectors of a number a channel they are the only dimension.
+inline void channel_layouts(RankRules& rules, std::initializer_list<std::size_t> images,
+                            std::initializer_list<std::size_t> vectors,
+                            std::initializer_list<std::size_t> image_outputs,
+                            std::initializer_list<std::size_t> vector_outputs) {
+  rules.each_split(rules.input(*images.begin()), 1, [&](const RankLayout& layout) {
+    RankLayouts way = rules.way();
+    const RankLayout of_vector = RankLayout::split(0, layout.blocks);
+    for (const std::size_t i : images) way.inputs[i] = layout;
+    for (const std::size_t i : vectors)
+      if (rules.has_input(i)) way.inputs[i] = of_vector;
+    for (const std::size_t i : image_outputs) way.outputs[i] = layout;
+    for (const std::size_t i : vector_outputs)
+      if (i < way.outputs.size()) way.outputs[i] = of_vector;
+    rules.add(std::move(way));
+  });
+}
+
+/// Of a convolution in groups: each rank has some of them, with the channels of `images` and the rows of `weights`.
+inline void group_layouts(RankRules& rules, std::initializer_list<std::size_t> images,
+                          std::initializer_list<std::size_t> weights, std::initializer_list<std::size_t> image_outputs,
+                          std::initializer_list<std::size_t> weight_outputs) {
+  const std::int64_t groups = rules.node().attributes().integer("groups");
+  if (groups % rules.ranks() != 0) return;
+  RankLayouts way = rules.way();
+  for (const std::size_t i : images) way.inputs[i] = RankLayout::split(1);
+  for (const std::size_t i : weights)
+    if (rules.has_input(i)) way.inputs[i] = RankLayout::split(0);
+  for (const std::size_t i : image_outputs) way.outputs[i] = RankLayout::split(1);
+  for (const std::size_t i : weight_outputs)
+    if (i < way.outputs.size()) way.outputs[i] = RankLayout::split(0);
+  way.attributes.emplace_back("groups", groups / rules.ranks());
+  rules.add(std::move(way));
+}
+
+/// Windows of an image and a channel: by either.
+inline void pool_layouts(RankRules& rules) {
+  for (const std::int64_t d : {0, 1})
+    rules.each_split(rules.input(0), d, [&](const RankLayout& layout) {
+      RankLayouts way = rules.way();
+      way.inputs.assign(way.inputs.size(), layout);
+      way.outputs.assign(way.outputs.size(), layout);
+      if (rules.node().attributes().find("input_shape") != nullptr)
+        way.attributes.emplace_back("input_shape", shape_on_rank(rules.output(), layout, rules.ranks()));
+      rules.add(std::move(way));
+    });
+}
+
 }  // namespace graven::ir::ops

@@ -123,8 +123,8 @@ class Tensor {
   // ---- ranks ----
   /// What each rank has of it where a graph has its tensors in parts (GraphBase::enable_tensor_parallel): of a
   /// parameter or buffer of a module, split(dim) or broadcast; within build(), of an input or of what is computed, any
-  /// layout. Elsewhere it means nothing, and eagerly there is one rank. User error for another tensor, a dimension that
-  /// it has not, and terms of a parameter.
+  /// layout. Eagerly there is one rank, and nothing changes. User error for a dimension that it has not, and for terms
+  /// of a parameter or of integers.
   Tensor& set_layout(const Layout& layout, Location where = Location::current());
   /// The last one that was set; nothing where none was.
   std::optional<Layout> layout(Location where = Location::current()) const;
