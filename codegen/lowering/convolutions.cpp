@@ -25,7 +25,8 @@ KernelCall conv2d_call(std::string name, const ops::Conv2dSizes& sizes, const Di
                      {"dilation_height", Dim(s.dilation_height)},
                      {"dilation_width", Dim(s.dilation_width)},
                      {"groups", Dim(s.groups)},
-                     {"channels_last", s.channels_last}}};
+                     {"channels_last", s.channels_last},
+                     {"measured", false}}};
 }
 
 KernelCall conv2d(const NodeView& node) {

@@ -137,7 +137,9 @@ ir::KernelCall lower_for_cuda(const ir::NodeView& node) {
   if (kernel->images && !node.attributes().flag("channels_last"))
     refuse(node, "the CUDA kernel " + call.name + " takes NHWC images: the pass choose_layout must run");
   if (kernel->product) call.in_place.clear();
-  if (kernel->images && node.graph.flag(ir::kMeasuredConvolutions)) call.config.emplace_back("measured", true);
+  if (node.graph.flag(ir::kMeasuredConvolutions))
+    for (auto& [field, value] : call.config)
+      if (field == "measured") value = true;
   return call;
 }
 

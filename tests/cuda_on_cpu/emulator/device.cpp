@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -414,6 +415,9 @@ void count_algorithm(std::int64_t algorithm) { Device::instance().statistics.las
 static std::vector<double> delays;
 void set_algorithms(std::vector<double> milliseconds) { delays = std::move(milliseconds); }
 const std::vector<double>& algorithms() { return delays; }
+static std::atomic<double> passed{0};
+void pass_time(double milliseconds) { passed = passed + milliseconds; }
+double passed_time() { return passed; }
 void count_descriptor() { ++Device::instance().statistics.descriptors; }
 void count_bytes_to_host(std::size_t bytes) {
   Device::instance().statistics.bytes_to_host += static_cast<std::int64_t>(bytes);

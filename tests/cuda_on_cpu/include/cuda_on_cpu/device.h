@@ -101,6 +101,9 @@ void reset_statistics();
 /// algorithm that is recommended and fails.
 void set_algorithms(std::vector<double> milliseconds);
 const std::vector<double>& algorithms();
+/// What the algorithms with such times have taken, which events measure then.
+void pass_time(double milliseconds);
+double passed_time();
 
 // ---- what the stand-in headers need ---------------------------------------------------------------------------------
 
