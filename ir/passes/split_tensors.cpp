@@ -493,8 +493,10 @@ class Splitter {
         for (const auto& [key, value] : way->attributes) node.attributes.set(key, value);
       rewriter_.keep(node);
     }
-    for (const ValueId v : outputs) mark(v, node.origins, node.phase);
-    for (const ValueId v : outputs) give(v, node.origins, node.phase);
+    // What a phase completes is read in the next one.
+    const Phase there = node.op->collective ? Phase::update : node.phase;
+    for (const ValueId v : outputs) mark(v, node.origins, there);
+    for (const ValueId v : outputs) give(v, node.origins, there);
   }
 
   /// The norm of gradients of which a rank has parts: of those alone, and then of what all ranks have found, and of the

@@ -102,7 +102,7 @@ struct Gpt2 : nn::Graph<Gpt2> {
   models::GPT2LMHeadModel model =
       child("model",
             models::GPT2LMHeadModel({.n_layer = 2, .n_head = 4, .n_embd = 64, .n_positions = 8, .vocab_size = 2048}));
-  optim::AdamW optimizer{model.parameters(), {.lr = 1e-3, .eps = 1e-4, .clip_grad_max_norm = 1}};
+  optim::AdamW optimizer{model.parameters(), {.lr = 1e-2, .eps = 0.05, .clip_grad_max_norm = 1}};
   Gpt2() { add_optimizer(optimizer); }
   Tensor build(Tensor tokens, Tensor targets) {
     Tensor loss = cross_entropy(model(tokens).flatten(0, 1), targets.flatten());
@@ -233,7 +233,7 @@ TEST_F(Layouts, TransformersByHeadsAndWords) {
 }
 
 struct ConvNet : nn::Module<ConvNet> {
-  nn::Conv2d first = child("first", nn::Conv2d(1, 8, 3, {.padding = {1, 1}}));
+  nn::Conv2d first = child("first", nn::Conv2d(1, 8, 3, {.padding = {1, 1}, .bias = false}));
   nn::BatchNorm2d norm = child("norm", nn::BatchNorm2d(8));
   nn::Conv2d depthwise = child("depthwise", nn::Conv2d(8, 8, 3, {.padding = {1, 1}, .groups = 8}));
   nn::Conv2d second = child("second", nn::Conv2d(8, 12, 1));
@@ -249,7 +249,7 @@ struct ConvNet : nn::Module<ConvNet> {
     h.set_layout(layout::split(1));
     h = relu(depthwise(h));
     h.set_layout(layout::split(1));
-    h = relu(max_pool2d(second(h), {2, 2}, {{1, 1}}));
+    h = relu(max_pool2d(second(h), {2, 2}, {.stride = {{1, 1}}}));
     h.set_layout(layout::split(1));
     return last(h.flatten(1));
   }
@@ -284,7 +284,9 @@ TEST_F(Layouts, ConvolutionsByChannels) {
   train("conv_two", l, 2, "out_conv_two", data);
   expect_near("out_conv_one", "out_conv_two", 2e-5);
   const auto running = [&](const std::string& out) {
-    return nn::load(path(out + "/latest/weights.safetensors")).at("model.norm.running_var").to_vector<double>();
+    for (const auto& [name, t] : nn::load(path(out + "/latest/weights.safetensors")))
+      if (name == "model.norm.running_var") return t.to_vector<double>();
+    return std::vector<double>();
   };
   const std::vector<double> one = running("out_conv_one"), two = running("out_conv_two");
   for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i], two[i], 2e-5 * std::abs(one[i]));
