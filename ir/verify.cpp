@@ -413,14 +413,17 @@ class Verifier {
     ByValue<NodeId> collective{-1};
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
       if (graph_.nodes[n].op->collective)
-        for (const ValueId v : graph_.nodes[n].outputs) collective[v] = static_cast<NodeId>(n);
+        for (const ValueId v : graph_.nodes[n].outputs)
+          if (v != kNone) collective[v] = static_cast<NodeId>(n);
     for (const Node& node : graph_.nodes) {
       if (node.is(kFiniteStep)) counts_steps_[node.outputs[0]] = true;
       // What a scaled loss keeps belongs to no update.
       for (std::size_t i = 0; i < node.op->inputs.size(); ++i)
         if (node.op->inputs[i].role == InputRole::kept)
           for (std::size_t k = 0; k < input_range(*node.op, node.inputs.size(), i).count; ++k)
-            kept_[variable_(node.inputs[input_range(*node.op, node.inputs.size(), i).begin + k])] = true;
+            if (const ValueId v = variable_(node.inputs[input_range(*node.op, node.inputs.size(), i).begin + k]);
+                v != kNone)
+              kept_[v] = true;
     }
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];

@@ -5,6 +5,7 @@
 #include "codegen/cli/command.h"
 #include "ir/diagnostic.h"
 #include "ir/json.h"
+#include "ir/rank_layout.h"
 #include "runtime_min/error.h"
 #include "runtime_min/safetensors.h"
 
@@ -23,18 +24,19 @@ std::map<std::string, std::shared_ptr<const ir::TensorData>> load_weights(const 
     ir::check_saved_together(graph_file(path), saved, file);
     for (const ir::ValueId v : graph.parameters) {
       const ir::Value& value = graph.value(v);
+      const ir::TensorType type = ir::whole_type(graph, v);
       const runtime::SafetensorsEntry* entry = file.find(value.name);
       if (!entry)
         throw UserError(file.path() + ": the tensor '" + value.name + "' is missing")
-            .note("expected  " + value.type.to_string());
+            .note("expected  " + type.to_string());
       const std::string found = std::string(entry->dtype ? runtime::name(*entry->dtype) : entry->dtype_name.c_str()) +
                                 runtime::describe(entry->shape);
-      if (found != value.type.to_string())
+      if (found != type.to_string())
         throw UserError(file.path() + ": the tensor '" + value.name + "' does not fit the graph")
-            .note("expected  " + value.type.to_string())
+            .note("expected  " + type.to_string())
             .note("found     " + found);
       const auto bytes = file.bytes(*entry);
-      weights[value.name] = std::make_shared<ir::TensorData>(ir::TensorData{value.type, {bytes.begin(), bytes.end()}});
+      weights[value.name] = std::make_shared<ir::TensorData>(ir::TensorData{type, {bytes.begin(), bytes.end()}});
     }
   } catch (const runtime::Error& error) {
     throw UserError(error.what());

@@ -101,6 +101,7 @@ class Search {
       const std::int64_t place = entry_of(node, i);
       return place < 0 ? RankLayout{} : variable_behind(node.inputs[at(place)]);
     }
+    if (node.is(kAccumulate, kAllReduce)) return layout_of_sum(node, i);
     const RankLayout own = home(node.inputs[i]);
     return own.is_partial() ? RankLayout{} : own;
   }
@@ -118,7 +119,9 @@ class Search {
   };
 
   /// Updates, and what takes any number of tensors as they are.
-  static bool is_free_form(const Node& node) { return is_update(*node.op) || node.is(kClipFactor, kGradientNorm); }
+  static bool is_free_form(const Node& node) {
+    return is_update(*node.op) || node.is(kClipFactor, kGradientNorm, kAccumulate, kAllReduce);
+  }
 
   /// Of an update's input, the position of the parameter of the same entry; -1 of numbers.
   static std::int64_t entry_of(const Node& node, std::size_t i) {
@@ -133,7 +136,13 @@ class Search {
     }
     return -1;
   }
+  /// Sums of a gradient, over parts and over ranks, have the layout of the parameter, as its memory has.
+  RankLayout layout_of_sum(const Node& node, std::size_t input) const {
+    const ValueId parameter = sums_of_(node.outputs[0]);
+    return parameter != kNone && input < (node.is(kAccumulate) ? 2U : 1U) ? variable(parameter) : RankLayout{};
+  }
   RankLayout layout_of_free_form(const Node& node, std::size_t output) const {
+    if (node.is(kAccumulate, kAllReduce)) return layout_of_sum(node, 0);
     for (const auto& [input, out] : donated_by(node))
       if (out == output) {
         const std::int64_t place = entry_of(node, input);
@@ -181,10 +190,16 @@ class Search {
       } else {
         for (const auto& [input, output] : donated_by(node)) {
           const ValueId v = node.inputs[input];
-          if (maker_(v).node >= 0) continue;
+          if (maker_(v).node >= 0 || is_free_form(node)) continue;
           keeper_[v] = {static_cast<NodeId>(n), input};
         }
       }
+    }
+    for (const Gradient& g : graph_.gradients) {
+      if (g.sum != kNone) follows_[g.sum] = g.parameter;
+      find_sums(g.value, g.parameter);
+      for (const Donation& d : graph_.donations)
+        if (d.variable == g.sum && g.sum != kNone) find_sums(d.value, g.parameter);
     }
     for (const ValueId v : graph_.outputs) is_whole_[v] = true;
     for (const Loss& l : graph_.losses) {
@@ -195,6 +210,23 @@ class Search {
     for (const Donation& d : graph_.donations)
       if (const Place made = maker_(d.value); made.node < 0 || !graph_.nodes[at(made.node)].op->donates())
         becomes_[d.value].push_back(d.variable);
+  }
+
+  /// The sums over parts and ranks that a parameter's gradient is, before it is clipped or scaled.
+  void find_sums(ValueId v, ValueId parameter) {
+    for (Place made = maker_(v); made.node >= 0; made = maker_(v)) {
+      const Node& node = graph_.nodes[at(made.node)];
+      if (node.is(kAccumulate, kAllReduce)) {
+        sums_of_[v] = parameter;
+        if (node.is(kAccumulate)) follows_[node.inputs[0]] = parameter;
+        v = node.inputs[node.is(kAccumulate) ? 1 : 0];
+      } else if (node.op->elementwise() && sums_of_(v) == kNone && !node.inputs.empty() &&
+                 graph_.type(node.inputs[0]) == graph_.type(v)) {
+        v = node.inputs[0];
+      } else {
+        return;
+      }
+    }
   }
 
   [[noreturn]] void refuse(ValueId v, const std::string& text) const {
@@ -213,7 +245,9 @@ class Search {
                         "partial_sum, found '" + text + "'");
       const ValueId v = graph_.find(name);
       if (v == kNone && chosen) continue;  // of the training that this is an evaluation of
-      if (v == kNone) throw UserError("set_layout: the graph " + graph_.name + " has no " + name);
+      if (v == kNone)
+        throw UserError("set_layout: the graph " + graph_.name + " has a layout of '" + name +
+                        "', which nothing that it trains or returns is computed from");
       marks_.emplace(v, *layout);
     }
     // What reads all of a parameter where it updates it.
@@ -408,6 +442,10 @@ class Search {
       const auto& of = becomes_(static_cast<ValueId>(u));
       if (std::find(of.begin(), of.end(), v) != of.end() || variables_(static_cast<ValueId>(u)) == v)
         around.insert(static_cast<ValueId>(u));
+      if (sums_of_(static_cast<ValueId>(u)) != v) continue;
+      around.insert(static_cast<ValueId>(u));
+      for (const ValueId input : graph_.nodes[at(maker_(static_cast<ValueId>(u)).node)].inputs)
+        if (input != kNone) around.insert(input);
     }
     const std::size_t before = variable_choice_(v);
     std::size_t best = before;
@@ -445,6 +483,7 @@ class Search {
   ByValue<bool> is_variable_, is_whole_, candidates_in_blocks_;
   ByValue<ValueId> follows_{kNone};    ///< of a state: the parameter that it has the layout of
   ByValue<ValueId> variables_{kNone};  ///< by version of one
+  ByValue<ValueId> sums_of_{kNone};    ///< of a sum or mean of gradients: the parameter
   ByValue<Place> maker_, keeper_;      ///< who makes it; of a state that is no optimizer's, who changes it
   ByValue<std::vector<Place>> readers_;
   ByValue<std::vector<ValueId>> becomes_;  ///< variables that hold it, or whose gradient it is

@@ -172,6 +172,14 @@ TEST_F(Layouts, LinearLayersByColumnsAndRows) {
   EXPECT_GT(line.at("least_sent_bytes").get<double>(), 0);
   EXPECT_LE(line.at("sent_bytes").get<double>(), 1.02 * line.at("least_sent_bytes").get<double>());
   EXPECT_GE(line.at("sent_bytes").get<double>(), 0.98 * line.at("least_sent_bytes").get<double>());
+  // The project is emitted again from itself, and checks itself as the first rank alone.
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{std::string(GRAVEN_BINARY_DIR) + "/graven", "emit", path("two"), "-o", path("two"),
+                                 "--no-format", "--check"},
+        std::vector<std::string>{path("two/build-" + l.name + "/selftest")}}) {
+    const ProcessResult r = codegen::run_process(command, {.directory = work().string(), .seconds = 120});
+    EXPECT_EQ(r.exit_status, 0) << r.output;
+  }
   // A weight of the whole model goes on in a program of another number.
   train("three", l, 3, "out_weights",
         {"--data", path("data"), "--steps", "1", "--weights", path("out_two/latest/weights.safetensors")});
@@ -465,6 +473,29 @@ TEST(LayoutsOfGraphs, WhatUsersMaySayWrongly) {
       {said([](Small& g) { g.trains = false; }), "only training programs run on several ranks"},
   };
   for (const auto& c : cases) EXPECT_NE(c.text.find(c.expected), std::string::npos) << c.expected << "\n" << c.text;
+  // What a step adds up has the layout of its parameter, wherever terms of it come from.
+  struct Rows : nn::Graph<Rows> {
+    nn::Linear a = child("a", nn::Linear(64, 128)), b = child("b", nn::Linear(128, 64));
+    nn::LayerNorm norm = child("norm", nn::LayerNorm(64));
+    optim::SGD sgd{{a.weight, a.bias, b.weight, b.bias, norm.weight, norm.bias}, {.lr = 0.1}};
+    Rows() { add_optimizer(sgd); }
+    Tensor build(Tensor x) {
+      x.set_layout(layout::split(0));
+      Tensor loss = norm(b(relu(a(x)))).square().mean();
+      loss.backward();
+      return loss;
+    }
+  };
+  for (const std::int64_t parts : {1, 2})
+    for (const bool parallel : {false, true}) {
+      Rows rows;
+      rows.b.weight.set_layout(layout::split(0));
+      rows.enable_tensor_parallel(4);
+      rows.set_gradient_accumulation_steps(parts);
+      if (parallel) rows.enable_data_parallel();
+      rows.compile(spec({1024 * parts, 64}, "x"));
+      codegen::emit(rows, work() / "rows_of_graphs", {.name = "rows", .selftest = 0, .format = false});
+    }
   // In the host's process there is one rank, which has all.
   Small graph;
   graph.model.weight.set_layout(layout::split(0));

@@ -96,6 +96,12 @@ struct Tensor {
 
 class GRAVEN_API Model {
  public:
+{% if tensor_ranks > 1 %}
+  /// A process is one of @{ tensor_ranks }@ ranks, started by mpirun, which make the same calls: each has its part of
+  /// each tensor. One that is none is an error; the self-test, which sets this, is the first rank, and takes what the
+  /// others have for zeros.
+  static inline bool is_first_rank_alone = false;
+{% endif %}
 {% if on_device %}
   /// On this CUDA device.
   explicit Model(int device = 0);

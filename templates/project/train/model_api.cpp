@@ -88,14 +88,16 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 #include "params.h"
 {% if tensor_ranks > 1 %}
     // Rows of ranks have the parts of one model.
-    runtime::Ranks::divide(@{ tensor_ranks }@);
-    const bool is_alone = runtime::Ranks::all().size() == 1;
-    const std::int64_t rank = is_alone ? 0 : runtime::Ranks::team().rank();
+    if (!is_first_rank_alone && runtime::Ranks::all().size() % @{ tensor_ranks }@ != 0)
+      throw std::runtime_error("ranks: expected @{ tensor_ranks }@ of them, or a multiple, each with its part of each "
+                               "tensor, found " + std::to_string(runtime::Ranks::all().size()));
+    if (!is_first_rank_alone) runtime::Ranks::divide(@{ tensor_ranks }@);
+    const std::int64_t rank = is_first_rank_alone ? 0 : runtime::Ranks::team().rank();
 #define GRAVEN_PART(path, dimension, count)                                                        \
   for (auto* block : {&weights, &states})                                                          \
     block->cut(path, {.dim = dimension, .blocks = count, .ranks = @{ tensor_ranks }@, .rank = rank});
 #include "params.h"
-    if (!is_alone) device.execution().set_team(&team);
+    if (!is_first_rank_alone) device.execution().set_team(&team);
 {% endif %}
 {% if on_device %}
 {% for input in inputs %}
