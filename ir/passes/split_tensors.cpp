@@ -399,6 +399,18 @@ class Search {
         best = cost;
         choice_[n] = w;
       }
+      if (start == Start::following && node.phase == Phase::forward) follow_reader(n);
+    }
+  }
+
+  /// A parameter that nobody has marked is at first as the first node that reads it takes it: a bias as its weight.
+  void follow_reader(std::size_t n) {
+    for (std::size_t i = 0; i < graph_.nodes[n].inputs.size() && !ways_[n].empty(); ++i) {
+      const ValueId v = graph_.nodes[n].inputs[i];
+      if (v == kNone || !is_variable_(v) || candidates_in_blocks_(v) || variable_choice_(v) != 0) continue;
+      const auto& candidates = candidates_(v);
+      const auto wanted = std::find(candidates.begin(), candidates.end(), ways_[n][choice_[n]].inputs[i]);
+      if (wanted != candidates.end()) variable_choice_[v] = static_cast<std::size_t>(wanted - candidates.begin());
     }
   }
 
