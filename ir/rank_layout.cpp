@@ -51,6 +51,12 @@ Shape whole_shape(const Shape& on_rank, const RankLayout& layout, std::int64_t r
   return whole;
 }
 
+Dim run_of(const Shape& shape, const RankLayout& layout, std::int64_t ranks) {
+  Dim run = shape[at(layout.dim)].value() / (layout.blocks * ranks);
+  for (std::size_t d = at(layout.dim) + 1; d < shape.rank(); ++d) run = run * shape[d];
+  return run;
+}
+
 double bytes_sent(const RankLayout& from, const RankLayout& to, double whole_bytes, std::int64_t ranks) {
   if (from == to) return 0;
   const double others = static_cast<double>(ranks - 1) / static_cast<double>(ranks);
@@ -126,9 +132,7 @@ TensorData first_part(const TensorData& whole, const RankLayout& layout, std::in
   if (!layout.is_split() || ranks == 1) return whole;
   const Shape& shape = whole.type.shape;
   TensorData part{{whole.type.dtype, shape_on_rank(shape, layout, ranks)}, {}};
-  std::int64_t run = shape[at(layout.dim)].value() / (layout.blocks * ranks);
-  for (std::size_t d = at(layout.dim) + 1; d < shape.rank(); ++d) run *= shape[d].value();
-  const auto bytes = run * static_cast<std::int64_t>(size_of(whole.type.dtype));
+  const auto bytes = run_of(shape, layout, ranks).value() * static_cast<std::int64_t>(size_of(whole.type.dtype));
   for (std::int64_t begin = 0; bytes > 0 && begin < std::ssize(whole.bytes); begin += ranks * bytes)
     part.bytes.insert(part.bytes.end(), whole.bytes.begin() + begin, whole.bytes.begin() + begin + bytes);
   return part;

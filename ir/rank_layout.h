@@ -62,6 +62,9 @@ Shape shape_on_rank(const Shape& shape, const RankLayout& layout, std::int64_t r
 /// The reverse.
 Shape whole_shape(const Shape& on_rank, const RankLayout& layout, std::int64_t ranks);
 
+/// How many elements of the whole tensor in a row are one rank's, where it is split.
+Dim run_of(const Shape& shape, const RankLayout& layout, std::int64_t ranks);
+
 /// What one rank sends where a tensor changes its layout, in bytes.
 double bytes_sent(const RankLayout& from, const RankLayout& to, double whole_bytes, std::int64_t ranks);
 

@@ -126,12 +126,6 @@ struct Ranks::Engine {
     const std::size_t bytes = std::max(kBucketBytes / static_cast<std::size_t>(size), kRowBytes);
     return static_cast<std::int64_t>(bytes / bytes_of(type));
   }
-  /// One message to each other rank.
-  void count_rows(std::size_t bytes, double seconds) {
-    ++traffic.messages;
-    traffic.sent += static_cast<double>(size - 1) * static_cast<double>(bytes);
-    traffic.waited += seconds;
-  }
   Bucket& bucket(std::size_t i) { return buckets[(oldest + i) % kMostBuckets]; }
 
   /// Sends what is packed. It depends on the calls alone what is sent when: all ranks send the same in one order.
@@ -254,6 +248,30 @@ struct Ranks::Engine {
       MPI_Test(&request, &done, MPI_STATUS_IGNORE);
       return done != 0;
     });
+  }
+
+  /// A message to each other rank, of rows that stand `bytes` apart: start(at, count, row, request) begins to send
+  /// `count` of each one's bytes.
+  template <class Start>
+  void send_rows(double limit, std::size_t bytes, const Start& start) {
+    const Stopwatch watch;
+    close_all();
+    const std::size_t most = kMostBytes / static_cast<std::size_t>(size);
+    for (std::size_t done = 0; done < bytes; done += most) {
+      const int part = static_cast<int>(std::min(most, bytes - done));
+      MPI_Datatype row = MPI_DATATYPE_NULL, spaced = MPI_DATATYPE_NULL;
+      MPI_Type_contiguous(part, MPI_BYTE, &row);
+      MPI_Type_create_resized(row, 0, static_cast<MPI_Aint>(bytes), &spaced);
+      MPI_Type_commit(&spaced);
+      MPI_Request request = MPI_REQUEST_NULL;
+      start(done, part, spaced, &request);
+      wait(limit, request);
+      MPI_Type_free(&spaced);
+      MPI_Type_free(&row);
+    }
+    ++traffic.messages;
+    traffic.sent += static_cast<double>(size - 1) * static_cast<double>(bytes);
+    traffic.waited += watch.seconds();
   }
 
   void finish_gathers(double limit) {
@@ -513,47 +531,20 @@ void Ranks::gather(const Variable& variable, void* whole) {
 
 void Ranks::exchange(const void* rows, void* received, std::size_t bytes) {
   if (size_ == 1 || bytes == 0) return;
-  const Stopwatch watch;
-  engine_->close_all();
   const auto* const from = static_cast<const std::byte*>(rows);
   auto* const to = static_cast<std::byte*>(received);
-  const std::size_t most = kMostBytes / static_cast<std::size_t>(size_);
-  for (std::size_t done = 0; done < bytes; done += most) {
-    const int count = static_cast<int>(std::min(most, bytes - done));
-    // Rows stand `bytes` apart.
-    MPI_Datatype row = MPI_DATATYPE_NULL, spaced = MPI_DATATYPE_NULL;
-    MPI_Type_contiguous(count, MPI_BYTE, &row);
-    MPI_Type_create_resized(row, 0, static_cast<MPI_Aint>(bytes), &spaced);
-    MPI_Type_commit(&spaced);
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Ialltoall(from + done, 1, spaced, to + done, 1, spaced, engine_->everybody, &request);
-    engine_->wait(time_limit_, request);
-    MPI_Type_free(&spaced);
-    MPI_Type_free(&row);
-  }
-  engine_->count_rows(bytes, watch.seconds());
+  engine_->send_rows(time_limit_, bytes, [&](std::size_t at, int, MPI_Datatype row, MPI_Request* request) {
+    MPI_Ialltoall(from + at, 1, row, to + at, 1, row, engine_->everybody, request);
+  });
 }
 
 void Ranks::gather_rows(const void* own, void* rows, std::size_t bytes) {
   if (size_ == 1 || bytes == 0) return;
-  const Stopwatch watch;
-  engine_->close_all();
   const auto* const from = static_cast<const std::byte*>(own);
   auto* const to = static_cast<std::byte*>(rows);
-  const std::size_t most = kMostBytes / static_cast<std::size_t>(size_);
-  for (std::size_t done = 0; done < bytes; done += most) {
-    const int count = static_cast<int>(std::min(most, bytes - done));
-    MPI_Datatype row = MPI_DATATYPE_NULL, spaced = MPI_DATATYPE_NULL;
-    MPI_Type_contiguous(count, MPI_BYTE, &row);
-    MPI_Type_create_resized(row, 0, static_cast<MPI_Aint>(bytes), &spaced);
-    MPI_Type_commit(&spaced);
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Iallgather(from + done, count, MPI_BYTE, to + done, 1, spaced, engine_->everybody, &request);
-    engine_->wait(time_limit_, request);
-    MPI_Type_free(&spaced);
-    MPI_Type_free(&row);
-  }
-  engine_->count_rows(bytes, watch.seconds());
+  engine_->send_rows(time_limit_, bytes, [&](std::size_t at, int count, MPI_Datatype row, MPI_Request* request) {
+    MPI_Iallgather(from + at, count, MPI_BYTE, to + at, 1, row, engine_->everybody, request);
+  });
 }
 
 /// Sends bytes to another rank, or receives them.

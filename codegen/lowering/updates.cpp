@@ -59,12 +59,10 @@ KernelCall gather_shards(const NodeView& node) {
   return {.name = "gather_shards", .config = {{"n", node.input(0).shape.numel()}}};
 }
 
-/// A split as what lies in a row on one rank (kernels/config/convert_layout.h).
-Dim run_of(const ir::RankLayout& layout, const Shape& whole, std::int64_t ranks) {
-  if (layout.is_broadcast()) return 0;
-  if (layout.is_partial()) return -1;
-  const std::size_t d = ir::at(layout.dim);
-  return Dim(whole[d].value() / (layout.blocks * ranks)) * ops::product(whole, d + 1, whole.rank());
+/// A layout as the kernel's config tells it (kernels/config/convert_layout.h).
+Dim number_of(const ir::RankLayout& layout, const Shape& whole, std::int64_t ranks) {
+  if (layout.is_split()) return ir::run_of(whole, layout, ranks);
+  return layout.is_partial() ? -1 : 0;
 }
 
 KernelCall convert_layout(const NodeView& node) {
@@ -76,8 +74,8 @@ KernelCall convert_layout(const NodeView& node) {
   return {.name = "convert_layout",
           .config = {{"n", whole.numel()},
                      {"ranks", Dim(ranks)},
-                     {"from", run_of(from, whole, ranks)},
-                     {"to", run_of(to, whole, ranks)}}};
+                     {"from", number_of(from, whole, ranks)},
+                     {"to", number_of(to, whole, ranks)}}};
 }
 
 KernelCall index_on_rank(const NodeView& node) {

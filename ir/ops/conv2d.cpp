@@ -79,24 +79,9 @@ static std::vector<TestCase> cases_conv2d() {
 /// By images; by channels of the result; by terms of the sum over the channels of x, of which the bias is one; and by
 /// groups.
 static void layouts_of_conv2d(RankRules& rules) {
-  const bool bias = rules.has_input(2);
   ops::split_alike(rules, 0, {0}, {0});
   if (rules.node().attributes().integer("groups") > 1) return ops::group_layouts(rules, {0}, {1, 2}, {0}, {});
-  rules.each_split(rules.output(), 1, [&](const RankLayout& layout) {
-    RankLayouts way = rules.way();
-    way.inputs[1] = RankLayout::split(0, layout.blocks);
-    if (bias) way.inputs[2] = RankLayout::split(0, layout.blocks);
-    way.outputs[0] = layout;
-    rules.add(std::move(way));
-  });
-  rules.each_split(rules.input(0), 1, [&](const RankLayout& layout) {
-    RankLayouts way = rules.way();
-    way.inputs[0] = layout;
-    way.inputs[1] = RankLayout::split(1, layout.blocks);
-    if (bias) way.inputs[2] = RankLayout::partial_sum();
-    way.outputs[0] = RankLayout::partial_sum();
-    rules.add(std::move(way));
-  });
+  ops::product_layouts(rules, 1);
 }
 
 const OpDef kConv2d{

@@ -32,7 +32,7 @@ static void layouts_of_dropout(RankRules& rules) {
       RankLayouts way = rules.way();
       way.inputs[0] = way.outputs[0] = layout;
       way.attributes.emplace_back("ranks", rules.ranks());
-      way.attributes.emplace_back("run", x[d].value() / (layout.blocks * rules.ranks()) * inner.value());
+      way.attributes.emplace_back("run", run_of(x, layout, rules.ranks()).value());
       rules.add(std::move(way));
     });
 }

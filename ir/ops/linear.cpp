@@ -58,23 +58,8 @@ static std::vector<TestCase> cases_linear() {
 /// bias is one.
 static void layouts_of_linear(RankRules& rules) {
   const std::int64_t last = static_cast<std::int64_t>(rules.input(0).rank()) - 1;
-  const bool bias = rules.has_input(2);
   for (std::int64_t d = 0; d < last; ++d) ops::split_alike(rules, d, {0}, {0});
-  rules.each_split(rules.output(), last, [&](const RankLayout& layout) {
-    RankLayouts way = rules.way();
-    way.inputs[1] = RankLayout::split(0, layout.blocks);
-    if (bias) way.inputs[2] = RankLayout::split(0, layout.blocks);
-    way.outputs[0] = layout;
-    rules.add(std::move(way));
-  });
-  rules.each_split(rules.input(0), last, [&](const RankLayout& layout) {
-    RankLayouts way = rules.way();
-    way.inputs[0] = layout;
-    way.inputs[1] = RankLayout::split(1, layout.blocks);
-    if (bias) way.inputs[2] = RankLayout::partial_sum();
-    way.outputs[0] = RankLayout::partial_sum();
-    rules.add(std::move(way));
-  });
+  ops::product_layouts(rules, last);
 }
 
 const OpDef kLinear{

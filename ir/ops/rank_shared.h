@@ -66,6 +66,27 @@ inline void split_alike(RankRules& rules, std::int64_t dim, std::initializer_lis
   });
 }
 
+/// Of a layer's product, dimension `features` of x and y: by what the weight's rows give; and by terms of the sum over
+/// what its columns read, of which the bias is one.
+inline void product_layouts(RankRules& rules, std::int64_t features) {
+  const bool bias = rules.has_input(2);
+  rules.each_split(rules.output(), features, [&](const RankLayout& layout) {
+    RankLayouts way = rules.way();
+    way.inputs[1] = RankLayout::split(0, layout.blocks);
+    if (bias) way.inputs[2] = RankLayout::split(0, layout.blocks);
+    way.outputs[0] = layout;
+    rules.add(std::move(way));
+  });
+  rules.each_split(rules.input(0), features, [&](const RankLayout& layout) {
+    RankLayouts way = rules.way();
+    way.inputs[0] = layout;
+    way.inputs[1] = RankLayout::split(1, layout.blocks);
+    if (bias) way.inputs[2] = RankLayout::partial_sum();
+    way.outputs[0] = RankLayout::partial_sum();
+    rules.add(std::move(way));
+  });
+}
+
 /// What copies its first input: in any layout, terms of a sum too.
 inline void same_layout(RankRules& rules) {
   for (std::size_t d = 0; d < rules.input(0).rank(); ++d) split_alike(rules, static_cast<std::int64_t>(d), {0}, {0});

@@ -43,7 +43,7 @@ static void layouts_of_reshape(RankRules& rules) {
     rules.each_split(x, static_cast<std::int64_t>(d), [&](const RankLayout& layout) {
       const Dim inner = behind(x, d);
       if (!inner.is_static()) return;
-      const std::int64_t run = x[d].value() / (layout.blocks * rules.ranks()) * inner.value();
+      const std::int64_t run = run_of(x, layout, rules.ranks()).value();
       for (std::size_t e = 0; e < y.rank(); ++e) {
         const Dim each = behind(y, e);
         if (!each.is_static() || !y[e].is_static() || each.value() == 0 || run % each.value() != 0) continue;

@@ -175,7 +175,6 @@ class Search {
 
   void find_places() {
     variables_ = variable_of(graph_);
-    readers_ = ByValue<std::vector<Place>>();
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
