@@ -343,7 +343,8 @@ class Search {
     std::vector<std::pair<ValueId, RankLayout>> to_do{{v, layout}};
     std::set<ValueId> seen{v};
     while (!to_do.empty()) {
-      const auto [value, own] = to_do.back();
+      const ValueId value = to_do.back().first;
+      const RankLayout own = to_do.back().second;
       to_do.pop_back();
       for (const Place& reader : readers_(value)) {
         const auto n = at(reader.node);
