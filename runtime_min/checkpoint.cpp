@@ -74,6 +74,9 @@ std::string manifest_text(const TrainingState& state, const std::vector<FileReco
       .key("graph")
       .value(state.graph_hash)
       .line()
+      .key("computation")
+      .value(state.computation)
+      .line()
       .key("generator")
       .value(state.generator);
   json.line().key("ranks").value(1);
@@ -187,6 +190,8 @@ TrainingState read_manifest(const std::string& path, std::vector<FileRecord>& fi
       state.model = json.string();
     } else if (key == "graph") {
       state.graph_hash = json.string();
+    } else if (key == "computation") {
+      state.computation = json.string();
     } else if (key == "generator") {
       state.generator = json.string();
     } else if (key == "ranks") {
@@ -528,7 +533,7 @@ bool is_whole_checkpoint(const std::string& path) {
   }
 }
 
-TrainingState load_checkpoint(const std::string& path, const std::string& graph_hash, std::span<const Variable> weights,
+TrainingState load_checkpoint(const std::string& path, std::string_view computation, std::span<const Variable> weights,
                               std::span<const Variable> states) {
   TrainingState state;
   try {
@@ -536,7 +541,7 @@ TrainingState load_checkpoint(const std::string& path, const std::string& graph_
     state = read_manifest(join(path, kManifest), files);
     const SafetensorsFile weights_file = open_verified(path, files, kWeights),
                           states_file = open_verified(path, files, kStates);
-    if (state.graph_hash == graph_hash) {
+    if (state.computation == computation) {
       check_variables(weights_file, weights);
       check_variables(states_file, states);
       load_variables(weights_file, weights);
@@ -548,16 +553,18 @@ TrainingState load_checkpoint(const std::string& path, const std::string& graph_
   } catch (const Error& error) {
     throw Damaged("damaged checkpoint", error.what());
   }
-  throw Error(path, "graph", graph_hash,
-              state.graph_hash + ": the checkpoint is another model's (" + printable(state.model) + ")");
+  if (state.computation.empty())
+    throw Error(path, "computation", std::string(computation), "none: the checkpoint is of an earlier version");
+  throw Error(path, "computation", std::string(computation),
+              printable(state.computation) + ": the checkpoint is another model's (" + printable(state.model) + ")");
 }
 
-TrainingState load_newest(const std::string& folder, const std::string& graph_hash, std::span<const Variable> weights,
+TrainingState load_newest(const std::string& folder, std::string_view computation, std::span<const Variable> weights,
                           std::span<const Variable> states, const std::function<void(const std::string&)>& report,
                           std::string* loaded) {
   for (const std::string& checkpoint : list_checkpoints(folder)) {
     try {
-      TrainingState state = load_checkpoint(checkpoint, graph_hash, weights, states);
+      TrainingState state = load_checkpoint(checkpoint, computation, weights, states);
       if (loaded != nullptr) *loaded = checkpoint;
       return state;
     } catch (const Damaged& error) {

@@ -7,7 +7,7 @@
 //
 //   CheckpointFolder folder("checkpoints");             // made if need be, and locked against a second run
 //   folder.save(state, weights, states, keep);
-//   TrainingState state = load_newest("checkpoints", graph_hash, weights, states, report);
+//   TrainingState state = load_newest("checkpoints", computation, weights, states, report);
 //
 // A checkpoint is written under a temporary name, every file synced, the manifest with the sizes and SHA-256 of the
 // others last, the folder renamed, its parent synced; so whenever the program or the machine stops, the newest
@@ -20,6 +20,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plateau.h"
@@ -30,6 +31,7 @@ namespace graven::runtime {
 /// Where a run stands: with weights and optimizer state, all that it takes to go on exactly.
 struct TrainingState {
   std::string model, graph_hash, generator;
+  std::string computation;               ///< the digest of what a step computes
   std::int64_t step = 0;                 ///< updates done, those too that were skipped
   std::int64_t draws = 0;                ///< parts of all steps that are done: what random numbers go by
   std::int64_t epoch = 0;                ///< the epoch in progress, from 0
@@ -102,13 +104,14 @@ std::string states_file(const std::string& checkpoint);
 std::int64_t step_of(const std::string& checkpoint);
 /// Whether its manifest and files agree in size and hash, or it is of a newer format.
 bool is_whole_checkpoint(const std::string& path);
-/// Loads one checkpoint.
-TrainingState load_checkpoint(const std::string& path, const std::string& graph_hash, std::span<const Variable> weights,
+/// Loads one checkpoint, whole or not at all. An Error when it is of another computation, whatever graph.json it was
+/// made by.
+TrainingState load_checkpoint(const std::string& path, std::string_view computation, std::span<const Variable> weights,
                               std::span<const Variable> states);
 /// Loads the newest one that is whole; `report` is told why newer ones were passed over. An Error when there is none,
-/// or when the newest whole one belongs to another graph, or the newest is of a newer format. `loaded`, if given,
+/// or when the newest whole one is another computation's, or the newest is of a newer format. `loaded`, if given,
 /// becomes its path.
-TrainingState load_newest(const std::string& folder, const std::string& graph_hash, std::span<const Variable> weights,
+TrainingState load_newest(const std::string& folder, std::string_view computation, std::span<const Variable> weights,
                           std::span<const Variable> states, const std::function<void(const std::string&)>& report,
                           std::string* loaded = nullptr);
 

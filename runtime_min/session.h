@@ -26,6 +26,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -123,8 +124,8 @@ class TensorBlock {
     device.synchronize();
   }
   /// Writes them; the old file stays until the new one is complete.
-  void save(Device& device, const std::string& path, const char* graph_hash) {
-    save_variables(path, fetched(device), {{"graph", graph_hash}});
+  void save(Device& device, const std::string& path, std::string_view graph_hash) {
+    save_variables(path, fetched(device), {{"graph", std::string(graph_hash)}});
   }
 
  private:

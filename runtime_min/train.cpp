@@ -294,11 +294,11 @@ void Trainer::resume() {
   std::string path = from;
   TrainingState loaded;
   if (from != "newest" && kind_of(join(from, "manifest.json")) == FileKind::regular) {
-    loaded = load_checkpoint(from, description_.graph_hash, weights_, states_);
+    loaded = load_checkpoint(from, description_.computation, weights_, states_);
   } else {
     const std::string& folder = from == "newest" ? options_.out : from;
     if (folder.empty()) throw UsageError("--resume", "", "a path, when --out is empty", "none");
-    loaded = load_newest(folder, description_.graph_hash, weights_, states_, report, &path);
+    loaded = load_newest(folder, description_.computation, weights_, states_, report, &path);
   }
   model_.weights_changed();
   if (loaded.samples != state_.samples) {
@@ -423,7 +423,8 @@ void Trainer::share_weights() {
 /// Before the first step: the ranks train one model on one set of samples.
 void Trainer::require_same_run() {
   if (ranks_.size() == 1) return;
-  ranks_.require_same("the program", std::string(description_.generator) + ", graph " + description_.graph_hash);
+  ranks_.require_same("the program",
+                      std::string(description_.generator) + ", graph " + std::string(description_.graph_hash));
   std::vector<std::byte> bytes;
   const std::int64_t n = data_->size(), rows = std::min(batch_->samples(), n);
   source_->fill(*batch_, rows, [&](std::int64_t i) { return i * (n / rows); });
@@ -887,8 +888,9 @@ int Trainer::run() {
                        test_ ? "no accuracy" : "none");
   if (!description_.batch_is_symbolic) options_.drop_last = true;
   state_ = {.model = description_.name,
-            .graph_hash = description_.graph_hash,
+            .graph_hash = std::string(description_.graph_hash),
             .generator = description_.generator,
+            .computation = std::string(description_.computation),
             .samples = data_->size()};
   state_.seed = options_.seed;
   state_.batch = options_.batch;

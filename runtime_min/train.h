@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plateau.h"
@@ -55,7 +56,8 @@ struct TrainingDescription {
   std::vector<ParameterGroup> groups{};
   std::vector<Plateau> plateaus{};           ///< by which rates follow the held-out loss or accuracy
   std::vector<std::size_t> shown_results{};  ///< of TrainableModel::numbers(): what an epoch's line has
-  const char* graph_hash = "";               ///< SHA-256 of graph.json: a checkpoint of another graph is refused
+  std::string_view graph_hash{};             ///< SHA-256 of graph.json
+  std::string_view computation{};            ///< the digest of what a step computes: checkpoints of another are refused
   const char* generator = "";                ///< "graven 0.1.0"
   bool has_evaluation = true;                ///< evaluate() may be called
   bool has_accuracy = false;                 ///< Evaluation::correct means something

@@ -24,6 +24,7 @@
 #include "codegen/emit/project_data.h"
 #include "codegen/emit/record.h"
 #include "codegen/emit/render.h"
+#include "ir/computation.h"
 #include "ir/diagnostic.h"
 #include "ir/json.h"
 #include "ir/passes/passes.h"
@@ -273,6 +274,8 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   if (options.memory_budget > 0 && !p.graph.losses.empty() && !went_through(p.graph, "recompute_activations"))
     p.graph.config[std::string(ir::kMemoryBudget)] = options.memory_budget;
   record_options(p.graph, options);  // first: dumps can be emitted likewise
+  if (!options.jit_entry && !p.graph.optimizers.empty())
+    p.graph.config.try_emplace(std::string(ir::kComputation), ir::computation_digest(p.graph));
   report.passes = finish_passes(p.graph, options);
 
   auto start = Clock::now();

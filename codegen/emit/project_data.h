@@ -21,7 +21,7 @@ struct ProjectNames {
   std::string name = {}, project = {};  ///< in comments; the namespace, the library and the program
   std::string constant_prefix = {};     ///< of macros and enumerators
   std::string name_literal = {};        ///< in C++
-  std::string graph_name = {}, graph_hash = {}, generator = {}, generator_version = {}, purpose = {};
+  std::string graph_name = {}, graph_hash = {}, computation = {}, generator = {}, generator_version = {}, purpose = {};
   std::string banner = {}, hash_banner = {};  ///< the first line of a file, in C++ and in CMake
   bool training = false, updates_in_backward = false;
   bool accumulates = false;    ///< a step may have several parts

@@ -13,7 +13,7 @@ namespace graven::codegen {
 
 using nlohmann::json;
 
-GRAVEN_WORDS(ProjectNames, name, project, constant_prefix, name_literal, graph_name, graph_hash, generator,
+GRAVEN_WORDS(ProjectNames, name, project, constant_prefix, name_literal, graph_name, graph_hash, computation, generator,
              generator_version, purpose, banner, hash_banner, training, updates_in_backward, accumulates, data_parallel,
              has_ranks, shares_states, shares_gradients, shares_parameters, shard_min_size, tensor_ranks, tensor_bytes,
              data_group, engine, needs, execution_type, execution_name, scalar_math, model_extension, device_type,

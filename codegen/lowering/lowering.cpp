@@ -26,7 +26,18 @@ static const Row* find_row(const ir::OpDef& op) {
 ir::KernelCall kernel_call(const ir::NodeView& node) {
   const ir::OpDef& op = *node.node.op;
   if (op.alias) return {};
-  if (const Row* row = find_row(op)) return row->call(node);
+  if (const Row* row = find_row(op)) {
+    ir::KernelCall call = row->call(node);
+    // Optional inputs and outputs at the end of a node's lists may be left out; those who read calls index by these.
+    for (const auto& [output, input] : call.over)
+      GRAVEN_CHECK(static_cast<std::size_t>(output) < node.node.outputs.size() &&
+                       static_cast<std::size_t>(input) < node.node.inputs.size(),
+                   std::string(op.name) + " writes an output over an input that it has not");
+    for (const std::int32_t input : call.in_place)
+      GRAVEN_CHECK(static_cast<std::size_t>(input) < node.node.inputs.size(),
+                   std::string(op.name) + " writes over an input that it has not");
+    return call;
+  }
   if (op.rule != nullptr) return ir::is_update(op) ? lowering::update_parameters(node) : lowering::linear_update(node);
   GRAVEN_CHECK(op.elementwise(), std::string(op.name) + " has neither a row in codegen/lowering nor a rule");
   return lowering::elementwise(node);

@@ -31,7 +31,7 @@ KernelCall batch_norm(const NodeView& node) {
 
 KernelCall batch_norm_training(const NodeView& node) {
   KernelCall call = batch_norm_call(node, training_name(node, "batch_norm"), node.input(0).shape);
-  call.over = {{3, 3}, {4, 4}};  // the running statistics
+  if (node.has_input(4)) call.over = {{3, 3}, {4, 4}};  // the running statistics
   return call;
 }
 

@@ -100,7 +100,8 @@ inline void convert_layout(Threads& threads, const convert_layout_config& c, T* 
   const std::int64_t ranks = c.ranks, rank = team != nullptr ? team->rank() : 0, part = c.n / ranks;
   const bool alone = team == nullptr || ranks == 1;
   T* const rows = static_cast<T*>(workspace);
-  T* const other = rows + c.n + ranks;
+  // Where nothing is sent, there is no workspace.
+  T* const other = rows != nullptr ? rows + c.n + ranks : nullptr;
   if (c.n == 0) return;
   if (c.from == c.to) {
     copy_elements(y, x, c.from > 0 ? part : c.n);

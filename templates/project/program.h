@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iterator>
+{% if training %}
+#include <string_view>
+{% endif %}
 
 {% for header in program_headers %}
 #include "@{ header }@"
@@ -198,8 +201,8 @@ struct EvaluationStep {
 #define GRAVEN_TEXT(x) GRAVEN_TEXT_OF(x)
 {% if training %}
 
-/// SHA-256 of graph.json, which saved weights name: what follows "graph_" in model.h.
-constexpr const char* kGraphHash = &GRAVEN_TEXT(@{ constant_prefix }@_GRAPH)[6];
+/// SHA-256 of graph.json, which saved weights name: the 64 digits behind "graph_" in model.h.
+constexpr std::string_view kGraphHash = std::string_view(GRAVEN_TEXT(@{ constant_prefix }@_GRAPH)).substr(6, 64);
 {% endif %}
 
 /// The program, once for each instruction-set level.

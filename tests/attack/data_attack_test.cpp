@@ -115,7 +115,8 @@ void save(const std::string& folder, std::int64_t step, std::int64_t keep) {
   model.weight[0] = static_cast<float>(step);
   model.momentum[1] = -static_cast<double>(step);
   runtime::TrainingState state;
-  state.graph_hash = "abc";
+  state.graph_hash = "123";
+  state.computation = "abc";
   state.step = step;
   state.samples = 100;
   state.batch = 4;

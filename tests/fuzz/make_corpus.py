@@ -112,7 +112,8 @@ put("json", "number", "-0.125E+2")
 put("json", "string", '"text\\u0000"')
 put("json", "deep", "[" * 100 + "]" * 100)
 
-body = {"format": "graven checkpoint", "version": 1, "model": "m", "graph": "hash", "generator": "graven", "ranks": 1,
+body = {"format": "graven checkpoint", "version": 1, "model": "m", "graph": "sum", "computation": "hash",
+        "generator": "graven", "ranks": 1,
         "step": 3, "epoch": 1,
         "position": 2, "samples": 8, "loss_sum": 0.5, "seed": 1, "batch": 2, "shuffle": True, "drop_last": False,
         "lr": 0.1, "warmup": 0,

@@ -30,7 +30,8 @@ struct Model {
 TrainingState state_at(std::int64_t step) {
   TrainingState s;
   s.model = "mock";
-  s.graph_hash = "abc";
+  s.graph_hash = "123";
+  s.computation = "abc";
   s.generator = "graven test";
   s.step = step;
   s.epoch = 2;

@@ -48,7 +48,8 @@ class MockTrainable : public TrainableModel {
     description_.batch = batch;
     description_.batch_is_symbolic = symbolic;
     description_.groups = {{.lr = 0.1, .schedule = {.kind = Schedule::Kind::cosine, .T_max = 1000}}};
-    description_.graph_hash = "0123456789abcdef";
+    description_.graph_hash = "0123456789abcdef0123456789abcdef";
+    description_.computation = "0123456789abcdef";
     description_.generator = "graven test";
     description_.has_accuracy = true;
     weight_momentum_.resize(model_.weight.size());

@@ -710,7 +710,7 @@ TEST_F(Training, RefusesMistakes) {
   EXPECT_TRUE(is_whole_checkpoint(folder_ / "out/latest"));
 
   MockTrainable other({kFeatures}, kClasses, 8, true);
-  other.description().graph_hash = "another";
+  other.description().computation = "another";
   EXPECT_NE(train({"--resume"}, &other).error.find("the checkpoint is another model's"), std::string::npos);
 
   EXPECT_EQ(train({"--resume", "--epochs", "2"}).status, 0);

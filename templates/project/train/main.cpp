@@ -7,10 +7,13 @@
 #include <memory>
 {% if pipeline %}
 #include <optional>
-#include <vector>
 {% endif %}
 {% if not has_evaluation %}
 #include <stdexcept>
+{% endif %}
+#include <string_view>
+{% if pipeline %}
+#include <vector>
 {% endif %}
 
 #include "model.h"
@@ -28,8 +31,8 @@ namespace {
 
 #define GRAVEN_TEXT_OF(x) #x
 #define GRAVEN_TEXT(x) GRAVEN_TEXT_OF(x)
-/// SHA-256 of graph.json: what follows "graph_" in model.h.
-constexpr const char* kGraphHash = &GRAVEN_TEXT(@{ constant_prefix }@_GRAPH)[6];
+/// What follows "graph_" in model.h: SHA-256 of graph.json, 64 digits, "_", and the digest of what a step computes.
+constexpr std::string_view kGraph = std::string_view(GRAVEN_TEXT(@{ constant_prefix }@_GRAPH)).substr(6);
 
 using graven::runtime::DType;
 {% if has_schedule %}
@@ -109,7 +112,8 @@ class Program final : public runtime::TrainableModel {
 {% if shown_results != "" %}
         .shown_results = {@{ shown_results }@},
 {% endif %}
-        .graph_hash = kGraphHash,
+        .graph_hash = kGraph.substr(0, 64),
+        .computation = kGraph.substr(65),
         .generator = "@{ generator }@",
         .has_evaluation = @{ has_evaluation }@,
         .has_accuracy = @{ has_accuracy }@,

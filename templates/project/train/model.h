@@ -40,8 +40,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* SHA-256 of graph.json, which checkpoints and saved weights name. */
-#define @{ constant_prefix }@_GRAPH graph_@{ graph_hash }@
+/* SHA-256 of graph.json, which saved weights name; and, in the digits behind it, what a step computes, wherever and by
+   whatever version of the generator the project was made: a checkpoint of another computation is refused. */
+#define @{ constant_prefix }@_GRAPH graph_@{ graph_hash }@_@{ computation }@
 
 /* What a library shows of the project, where it is compiled; nothing to whoever uses it. */
 #ifndef GRAVEN_API

@@ -22,8 +22,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* SHA-256 of graph.json, which checkpoints and saved weights name. */
-#define POLYNOMIAL_FIT_GRAPH graph_cfe44f973bb58d5bef5da2beb92be9df80658f77b90c40d797203f3c30179b81
+/* SHA-256 of graph.json, which saved weights name; and, in the digits behind it, what a step computes, wherever and by
+   whatever version of the generator the project was made: a checkpoint of another computation is refused. */
+#define POLYNOMIAL_FIT_GRAPH graph_9902a104cc838680ca5b54fc46664e779988ab4994f5ccc025082d62af0ab12d_82d843571aae5fc2
 
 /* What a library shows of the project, where it is compiled; nothing to whoever uses it. */
 #ifndef GRAVEN_API

@@ -2,6 +2,7 @@
 // The program: reads a data set and trains the model on it. See --help.
 #include <cstring>
 #include <memory>
+#include <string_view>
 
 #include "model.h"
 #include "runtime/train.h"
@@ -12,8 +13,8 @@ namespace {
 
 #define GRAVEN_TEXT_OF(x) #x
 #define GRAVEN_TEXT(x) GRAVEN_TEXT_OF(x)
-/// SHA-256 of graph.json: what follows "graph_" in model.h.
-constexpr const char* kGraphHash = &GRAVEN_TEXT(POLYNOMIAL_FIT_CUDA_GRAPH)[6];
+/// What follows "graph_" in model.h: SHA-256 of graph.json, 64 digits, "_", and the digest of what a step computes.
+constexpr std::string_view kGraph = std::string_view(GRAVEN_TEXT(POLYNOMIAL_FIT_CUDA_GRAPH)).substr(6);
 
 using graven::runtime::DType;
 using graven::runtime::Variable;
@@ -41,7 +42,8 @@ class Program final : public runtime::TrainableModel {
             {
                 {.lr = 1e-06, .schedule = {}},
             },
-        .graph_hash = kGraphHash,
+        .graph_hash = kGraph.substr(0, 64),
+        .computation = kGraph.substr(65),
         .generator = "graven 0.1.0",
         .has_evaluation = true,
         .has_accuracy = false,

@@ -24,8 +24,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* SHA-256 of graph.json, which checkpoints and saved weights name. */
-#define POLYNOMIAL_FIT_CUDA_GRAPH graph_3bf23ea33c77afa0e78fb58188eebe8a241a8b68467f38e3a338074d9d23c6b0
+/* SHA-256 of graph.json, which saved weights name; and, in the digits behind it, what a step computes, wherever and by
+   whatever version of the generator the project was made: a checkpoint of another computation is refused. */
+#define POLYNOMIAL_FIT_CUDA_GRAPH \
+  graph_89b90c31f8c85e0d6127bf84de080ec1d68a2d88c26781c4d6c1d48962327360_82d843571aae5fc2
 
 /* What a library shows of the project, where it is compiled; nothing to whoever uses it. */
 #ifndef GRAVEN_API

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iterator>
+#include <string_view>
 
 #include "kernels/cpu/dtype.h"
 #include "kernels/cuda/context.cuh"
@@ -86,8 +87,8 @@ struct Step {
 #define GRAVEN_TEXT_OF(x) #x
 #define GRAVEN_TEXT(x) GRAVEN_TEXT_OF(x)
 
-/// SHA-256 of graph.json, which saved weights name: what follows "graph_" in model.h.
-constexpr const char* kGraphHash = &GRAVEN_TEXT(POLYNOMIAL_FIT_CUDA_GRAPH)[6];
+/// SHA-256 of graph.json, which saved weights name: the 64 digits behind "graph_" in model.h.
+constexpr std::string_view kGraphHash = std::string_view(GRAVEN_TEXT(POLYNOMIAL_FIT_CUDA_GRAPH)).substr(6, 64);
 
 /// The program, once for each instruction-set level.
 struct Program {
