@@ -180,6 +180,17 @@ TEST_F(Layouts, LinearLayersByColumnsAndRows) {
     const ProcessResult r = codegen::run_process(command, {.directory = work().string(), .seconds = 120});
     EXPECT_EQ(r.exit_status, 0) << r.output;
   }
+  // A checkpoint is whole: ranks of other numbers go on with it, and one process.
+  const auto go_on = [&](const std::string& name, int ranks, const std::vector<std::string>& until) {
+    std::vector<std::string> arguments = data;
+    arguments.insert(arguments.end(), until.begin(), until.end());
+    train(name, l, ranks, "out_mixed", arguments);
+  };
+  go_on("two", 2, {"--steps", "7"});
+  go_on("three", 3, {"--steps", "14", "--resume"});
+  go_on("one", 1, {"--steps", "17", "--resume"});
+  go_on("rows", 2, {"--resume"});
+  expect_near("out_one", "out_mixed", 2e-5);
   // A weight of the whole model goes on in a program of another number.
   train("three", l, 3, "out_weights",
         {"--data", path("data"), "--steps", "1", "--weights", path("out_two/latest/weights.safetensors")});
