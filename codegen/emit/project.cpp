@@ -17,6 +17,7 @@
 #include <span>
 #include <sstream>
 
+#include "codegen/emit/computation.h"
 #include "codegen/emit/embedded.h"
 #include "codegen/emit/evaluation.h"
 #include "codegen/emit/format.h"
@@ -24,7 +25,6 @@
 #include "codegen/emit/project_data.h"
 #include "codegen/emit/record.h"
 #include "codegen/emit/render.h"
-#include "ir/computation.h"
 #include "ir/diagnostic.h"
 #include "ir/json.h"
 #include "ir/passes/passes.h"
@@ -275,7 +275,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
     p.graph.config[std::string(ir::kMemoryBudget)] = options.memory_budget;
   record_options(p.graph, options);  // first: dumps can be emitted likewise
   if (!options.jit_entry && !p.graph.optimizers.empty())
-    p.graph.config.try_emplace(std::string(ir::kComputation), ir::computation_digest(p.graph));
+    p.graph.config.try_emplace(std::string(kComputation), computation_digest(p.graph));
   report.passes = finish_passes(p.graph, options);
 
   auto start = Clock::now();

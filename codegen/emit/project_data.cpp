@@ -11,6 +11,7 @@
 #include <unordered_set>
 
 #include "codegen/emit/blocks.h"
+#include "codegen/emit/computation.h"
 #include "codegen/emit/embedded.h"
 #include "codegen/emit/memory_text.h"
 #include "codegen/emit/schedule_text.h"
@@ -18,7 +19,6 @@
 #include "codegen/kernel_flags.h"
 #include "codegen/lowering/lowering.h"
 #include "codegen/plan/storage.h"
-#include "ir/computation.h"
 #include "ir/diagnostic.h"
 #include "ir/ops.h"
 #include "ir/optimizer_kind.h"
@@ -132,7 +132,7 @@ class Builder {
     out_.names.constant_prefix = upper(name_);
     out_.names.graph_name = comment_text(graph.name);
     out_.names.graph_hash = graph_hash;
-    out_.names.computation = graph.text(ir::kComputation);
+    out_.names.computation = graph.text(kComputation);
     out_.names.generator = std::string("graven ") + kVersion;
     out_.names.generator_version = kVersion;
     out_.names.name_literal = string_literal(name_);

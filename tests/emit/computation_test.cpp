@@ -1,4 +1,4 @@
-#include "ir/computation.h"
+#include "codegen/emit/computation.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "ir/text.h"
 
-namespace graven::ir {
+namespace graven::codegen {
 namespace {
 
 const std::string kTrace = R"(graph Train (trace, training)
@@ -28,7 +28,7 @@ optimizer sgd
 std::string digest(std::string text, const std::string& from = {}, const std::string& to = {}) {
   for (std::size_t at = 0; !from.empty() && (at = text.find(from, at)) != std::string::npos; at += to.size())
     text.replace(at, from.size(), to);
-  return computation_digest(from_text(text, "train.graph"));
+  return computation_digest(ir::from_text(text, "train.graph"));
 }
 
 TEST(Computation, IsTheSameHoweverAStepIsArranged) {
@@ -72,4 +72,4 @@ TEST(Computation, ChangesWithWhatAStepComputes) {
 }
 
 }  // namespace
-}  // namespace graven::ir
+}  // namespace graven::codegen

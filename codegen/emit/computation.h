@@ -3,7 +3,7 @@
 // arranged as, and however a step is shared among ranks, kept in memory or fused. So a run goes on with a program that
 // was emitted again: by another version, from a file with another comment, for another number of ranks.
 //
-//   graph.config[std::string(ir::kComputation)] = ir::computation_digest(graph);   // of the trace
+//   graph.config[std::string(kComputation)] = computation_digest(graph);   // of the trace
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 #include "ir/graph.h"
 
-namespace graven::ir {
+namespace graven::codegen {
 
 /// Key of Graph::config: the digest of the trace, which passes leave as it is.
 inline constexpr std::string_view kComputation = "computation";
@@ -21,6 +21,6 @@ inline constexpr std::size_t kComputationDigits = 16;
 /// What is digested: operators with their attributes, what they read and the types of what they make; names, types and
 /// order of variables; losses, clipping, optimizers with options and schedules; mixed precision and the scaling of
 /// losses. Left out are names of other values, lines, modules, and the rest of Graph::config.
-std::string computation_digest(const Graph& graph);
+std::string computation_digest(const ir::Graph& graph);
 
-}  // namespace graven::ir
+}  // namespace graven::codegen
