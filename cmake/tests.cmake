@@ -45,23 +45,21 @@ set(GRAVEN_LONG_PROGRAMS emit networks targets)
 set(GRAVEN_COMPILES_ONCE frontend networks ops symbols)
 
 # Programs of a thousand small tests and more, whose tables take as long to make as a test to run: they are run in a few
-# processes, <program>/part_<number>. Under the sanitizers those of the operators that tests/run.sh watches are parts of
-# their own, ops/watched_<number>.
+# processes, <program>/part_<number>.
 set(GRAVEN_MANY_TESTS ops symbols)
 set(GRAVEN_PARTS 4)
 if(GRAVEN_SANITIZE)
   # To begin takes a process a tenth of a second here, and most of these tests take less.
   list(APPEND GRAVEN_MANY_TESTS frontend passes)
 endif()
-set(GRAVEN_WATCHED_OPS *Mutations*:*IntegerScalar*)
 
-# Adds the program's tests that the filter lets through, shared by GRAVEN_PARTS processes.
-function(graven_add_parts program part filter variables)
+# Adds the program's tests, shared by GRAVEN_PARTS processes.
+function(graven_add_parts program variables)
   foreach(number RANGE 1 ${GRAVEN_PARTS})
     math(EXPR index "${number} - 1")
-    add_test(NAME ${program}/${part}_${number} COMMAND test_${program} --gtest_filter=${filter})
+    add_test(NAME ${program}/part_${number} COMMAND test_${program})
     set(environment GTEST_TOTAL_SHARDS=${GRAVEN_PARTS} GTEST_SHARD_INDEX=${index} GTEST_BRIEF=1 ${variables})
-    set_tests_properties(${program}/${part}_${number} PROPERTIES LABELS sanitize TIMEOUT ${GRAVEN_TEST_TIMEOUT}
+    set_tests_properties(${program}/part_${number} PROPERTIES LABELS sanitize TIMEOUT ${GRAVEN_TEST_TIMEOUT}
                          COST ${GRAVEN_LONG_TEST} ENVIRONMENT "${environment}")
   endforeach()
 endfunction()
@@ -82,12 +80,7 @@ foreach(directory ${TEST_DIRECTORIES})
     set(variables CXXFLAGS=-O0)
   endif()
   if(name IN_LIST GRAVEN_MANY_TESTS)
-    if(GRAVEN_SANITIZE AND name STREQUAL ops)
-      graven_add_parts(${name} watched ${GRAVEN_WATCHED_OPS} "${variables}")
-      graven_add_parts(${name} part -${GRAVEN_WATCHED_OPS} "${variables}")
-    else()
-      graven_add_parts(${name} part * "${variables}")
-    endif()
+    graven_add_parts(${name} "${variables}")
     continue()
   endif()
   if(variables)
