@@ -236,7 +236,7 @@ ir::Schedule sequence(const optim::Optimizer& optimizer, const std::vector<LRSch
 double scheduled_rate(const ir::Schedule& schedule, double lr, std::int64_t steps) {
   const runtime::Schedule formula = schedule_of(schedule);
   require(formula.covers(steps), fmt::format("step {}: the table of a LambdaLR ends after {} steps (tabulated_steps)",
-                                             steps + 1, formula.factors.size()));
+                                             steps + 1, formula.covered_steps()));
   return formula.learning_rate(lr, steps);
 }
 

@@ -55,6 +55,13 @@ class UsageError : public Error {
   using Error::Error;
 };
 
+/// What a caller gives to a model's function and it cannot take: a size, a number of a step. The C interface has a code
+/// of its own for it.
+class BadArgument : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// Memory or address space that the system does not give. No Error: no file and no option is to blame, and nothing that
 /// was read is damaged.
 class OutOfMemory : public std::bad_alloc {

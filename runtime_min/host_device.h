@@ -8,11 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "arena.h"
+#include "error.h"
 
 namespace graven::runtime {
 
@@ -75,7 +75,7 @@ class HostDevice {
 
  private:
   static int checked(int threads) {
-    if (threads < 0) throw std::runtime_error("threads: expected 0 or more, found " + std::to_string(threads));
+    if (threads < 0) throw BadArgument("threads: expected 0 or more, found " + std::to_string(threads));
     return threads;
   }
 

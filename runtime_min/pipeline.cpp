@@ -127,13 +127,13 @@ void StagePipeline::receive(int slot, Crossing::Phase phase) {
   messages_->wait(messages_->others);
 }
 
-double StagePipeline::forward(std::int64_t part, std::int64_t parts, const StageParts& parts_of_step) {
+double StagePipeline::forward(std::int64_t part, std::int64_t parts, const StageParts& parts_of_step, double* numbers) {
   const int slot = slot_of(part, parts);
   messages_->wait(messages_->sent[static_cast<std::size_t>(slot)]);
   const StagePart given = parts_of_step(part, slot);
   model_.prepare(slot, given);
   receive(slot, Crossing::Phase::forward);
-  const double loss = model_.forward(stage_, slot);
+  const double loss = model_.forward(stage_, slot, numbers);
   send(slot, Crossing::Phase::forward);
   return loss;
 }
@@ -146,12 +146,12 @@ void StagePipeline::backward(std::int64_t part, std::int64_t parts) {
   send(slot, Crossing::Phase::backward);
 }
 
-double StagePipeline::step(std::int64_t parts, const StageParts& part) {
+double StagePipeline::step(std::int64_t parts, const StageParts& part, double* numbers) {
   const std::int64_t ahead = std::min<std::int64_t>(slots() - 1, parts);
   double loss = 0;
-  for (std::int64_t p = 0; p < ahead; ++p) loss += forward(p, parts, part);
+  for (std::int64_t p = 0; p < ahead; ++p) loss += forward(p, parts, part, numbers);
   for (std::int64_t p = ahead; p < parts; ++p) {
-    loss += forward(p, parts, part);
+    loss += forward(p, parts, part, numbers);
     backward(p - ahead, parts);
   }
   for (std::int64_t p = parts - ahead; p < parts; ++p) backward(p, parts);
@@ -224,10 +224,10 @@ void StagePipeline::bring_to_all() {
     messages_->broadcast(held.stages.empty() ? 0 : held.stages[0], held.variable.data, held.variable.bytes());
 }
 
-void StagePipeline::share_numbers(const std::vector<Variable>& numbers) {
-  if (ranks_.size() == 1) return;
-  for (std::size_t i = 0; i < numbers.size(); ++i)
-    messages_->broadcast(model_.stages_of_numbers()[i], numbers[i].data, numbers[i].bytes());
+bool StagePipeline::has_gradient(const std::string& parameter) const {
+  for (const Held& held : weights_)
+    if (held.variable.path == parameter) return replica() == 0 && stage_ == (held.stages.empty() ? 0 : held.stages[0]);
+  return false;
 }
 
 }  // namespace graven::runtime

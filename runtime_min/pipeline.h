@@ -56,8 +56,9 @@ class StagedModel {
   virtual void set_slots(int count) = 0;
   /// The slot has this part now.
   virtual void prepare(int slot, const StagePart& part) = 0;
-  /// The forward phase of a stage; returns the loss that it computes, 0 where it computes none.
-  virtual double forward(int stage, int slot) = 0;
+  /// The forward phase of a stage; returns the loss that it computes, 0 where it computes none. It adds to `numbers`
+  /// what it makes of TrainableModel::numbers(); nullptr: nothing.
+  virtual double forward(int stage, int slot, double* numbers) = 0;
   /// The backward phase, which adds to the gradients.
   virtual void backward(int stage, int slot) = 0;
   /// Behind the last part, which is in slot 0: what the updates of other stages read of this one's gradients, the norms
@@ -67,8 +68,6 @@ class StagedModel {
   /// In the same order on all ranks, with the part's sizes.
   virtual const std::vector<Crossing>& crossings(int slot) = 0;
   virtual const std::vector<StagesOfVariable>& stages_of_variables() const = 0;
-  /// The stages that make what TrainableModel::numbers() has.
-  virtual const std::vector<int>& stages_of_numbers() const = 0;
 };
 
 class StagePipeline final : public Pipeline {
@@ -81,11 +80,11 @@ class StagePipeline final : public Pipeline {
   int replica() const override { return ranks_.rank() / stages(); }
   int slots() const override { return stages() - stage_; }
   void start(const std::vector<Variable>& weights, const std::vector<Variable>& states, double time_limit) override;
-  double step(std::int64_t parts, const StageParts& part) override;
+  double step(std::int64_t parts, const StageParts& part, double* numbers) override;
   void hand_out() override;
   void bring_to_first() override;
   void bring_to_all() override;
-  void share_numbers(const std::vector<Variable>& numbers) override;
+  bool has_gradient(const std::string& parameter) const override;
 
  private:
   struct Messages;
@@ -94,7 +93,7 @@ class StagePipeline final : public Pipeline {
     bool changes;
     std::vector<int> stages;
   };
-  double forward(std::int64_t part, std::int64_t parts, const StageParts& parts_of_step);
+  double forward(std::int64_t part, std::int64_t parts, const StageParts& parts_of_step, double* numbers);
   void backward(std::int64_t part, std::int64_t parts);
   void send(int slot, Crossing::Phase phase);
   void receive(int slot, Crossing::Phase phase);

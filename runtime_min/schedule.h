@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numbers>
 #include <vector>
 
@@ -87,8 +88,18 @@ struct Schedule {
     return start + (end - start) * (static_cast<double>(t) / static_cast<double>(warmup_iters));
   }
 
-  /// Whether it knows the rate of the step that follows `t` finished steps: a table ends.
-  bool covers(std::int64_t t) const { return kind != Kind::table || t < static_cast<std::int64_t>(factors.size()); }
+  /// Of so many steps, from the first on, it knows the rates: a table ends, also within a sequence.
+  std::int64_t covered_steps() const {
+    constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+    if (kind == Kind::table) return static_cast<std::int64_t>(factors.size());
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      const std::int64_t start = p == 0 ? 0 : milestones[p - 1], covered = parts[p].covered_steps();
+      if (covered < (p < milestones.size() ? milestones[p] : kAll) - start) return start + covered;
+    }
+    return kAll;
+  }
+  /// Whether it knows the rate of the step that follows `t` finished steps.
+  bool covers(std::int64_t t) const { return t < covered_steps(); }
 
   /// Sets the length of a schedule that has one (T_max, total_iters, decay_steps, total_steps); false when it has none.
   /// A sequence has its last part's, less the steps before it.

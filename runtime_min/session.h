@@ -30,6 +30,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "error.h"
 #include "safetensors.h"
 #include "tensor.h"
 
@@ -253,8 +254,57 @@ class HyperMemory {
 inline void require_size(const char* name, std::int64_t size, std::int64_t least, std::int64_t most = INT64_MAX) {
   if (size >= least && size <= most) return;
   const std::string range = most == INT64_MAX ? " or more" : " to " + std::to_string(most);
-  throw std::runtime_error(std::string(name) + ": expected " + std::to_string(least) + range + ", found " +
-                           std::to_string(size));
+  throw BadArgument(std::string(name) + ": expected " + std::to_string(least) + range + ", found " +
+                    std::to_string(size));
 }
+
+/// The order of a training's calls: a backward phase reads, once, what the forward phase before it has left in the
+/// arena, and gradients add up from part to part of a step.
+class CallOrder {
+ public:
+  /// The arena is about to be written; what it holds now is no backward phase's.
+  void forget() { is_ready_ = false; }
+  /// By a forward phase of these sizes, which drew random numbers by those that follow them.
+  void forwarded(std::initializer_list<std::int64_t> numbers) {
+    numbers_ = numbers;
+    is_ready_ = true;
+  }
+  void require_forward(std::initializer_list<std::int64_t> numbers) const {
+    if (!is_ready_)
+      throw std::runtime_error("backward: expected behind a forward phase, and no step or evaluation between them");
+    if (numbers_ == std::vector<std::int64_t>(numbers)) return;
+    throw BadArgument("backward: expected the sizes, step and seed of the forward phase," + list(numbers_) + ", found" +
+                      list(numbers));
+  }
+
+  /// A step begins with part 0, and goes on with the next one, of as many.
+  void require_part(std::int64_t part, std::int64_t parts) const {
+    if (part == 0 || (part == done_ && parts == parts_)) return;
+    const std::string next = done_ < parts_ ? ", or " + std::to_string(done_) + " of " + std::to_string(parts_) : "";
+    throw std::runtime_error("part: expected 0, with which a step begins" + next + ", found " + std::to_string(part) +
+                             " of " + std::to_string(parts));
+  }
+  void did_part(std::int64_t part, std::int64_t parts) {
+    done_ = part + 1;
+    parts_ = parts;
+  }
+  /// Until then the gradients are a sum of some parts.
+  void require_all_parts() const {
+    if (done_ >= parts_) return;
+    throw std::runtime_error("update: expected behind the last of the step's " + std::to_string(parts_) +
+                             " parts, found behind " + std::to_string(done_));
+  }
+
+ private:
+  static std::string list(const std::vector<std::int64_t>& numbers) {
+    std::string text;
+    for (const std::int64_t n : numbers) text += " " + std::to_string(n);
+    return text;
+  }
+
+  bool is_ready_ = false;
+  std::vector<std::int64_t> numbers_;
+  std::int64_t done_ = 0, parts_ = 0;  ///< of the step that is under way, or was the last one
+};
 
 }  // namespace graven::runtime

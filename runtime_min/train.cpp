@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -150,6 +151,8 @@ class Trainer {
   void save();
   void set_learning_rates();
   void prepare_schedules();
+  std::int64_t steps_from(std::int64_t position) const;
+  void require_rates_of_all_steps() const;
   void require_same_run();
   void share_state();
   void share_weights();
@@ -167,7 +170,7 @@ class Trainer {
     return state_.loss_sum / static_cast<double>(std::max<std::int64_t>(state_.position, 1));
   }  ///< of the epoch so far
   void add_numbers();
-  std::optional<double> gradient_norm();
+  std::optional<double> gradient_norm(double scale);
   void follow_plateaus(const std::optional<Evaluation>& evaluation, double loss);
   /// "lr" of the first parameter group, and, where there are more, "rates" of all.
   void write_rates();
@@ -275,12 +278,40 @@ void Trainer::prepare_schedules() {
   throw UsageError("--total-steps", "the model's learning-rate schedule has no length to set");
 }
 
+/// From that sample of an epoch to its end, as train_epoch() makes them.
+std::int64_t Trainer::steps_from(std::int64_t position) const {
+  const std::int64_t batch = state_.batch, n = state_.samples;
+  const std::int64_t end = state_.drop_last ? n - n % batch : n;
+  const std::int64_t batches = (std::max<std::int64_t>(end - position, 0) + batch - 1) / batch;
+  return (batches / replicas() * replicas() + state_.accumulation_steps - 1) / state_.accumulation_steps;
+}
+
+/// Before the first step, where it is known how many there will be: --patience may end a run at any epoch.
+void Trainer::require_rates_of_all_steps() const {
+  const std::int64_t epochs = options_.epochs - state_.epoch - 1, each = steps_from(0);
+  std::int64_t last = 0;
+  if (options_.patience > 0 || epochs < 0) return;
+  if (__builtin_mul_overflow(epochs, each, &last) ||
+      __builtin_add_overflow(last, state_.step + steps_from(state_.position), &last))
+    last = std::numeric_limits<std::int64_t>::max();
+  if (options_.steps > 0) last = std::min(last, options_.steps);
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const std::int64_t covered = groups_[g].schedule.covered_steps(), made = last - model_.skipped(g);
+    if (made <= covered || last <= state_.step) continue;
+    throw Error("training", "learning rates",
+                "factors of the " + std::to_string(made) +
+                    " steps that the run has (tabulated_steps of LambdaLR when the program was emitted; --epochs and "
+                    "--steps)",
+                "those of " + std::to_string(covered));
+  }
+}
+
 void Trainer::set_learning_rates() {
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     const std::int64_t done = state_.step - model_.skipped(g);
     if (!groups_[g].schedule.covers(done))
       throw Error("training", std::string("step ") + std::to_string(done + 1),
-                  "at most " + std::to_string(groups_[g].schedule.factors.size()) +
+                  "at most " + std::to_string(groups_[g].schedule.covered_steps()) +
                       " steps, for which the program has the factors of its learning rate (tabulated_steps of LambdaLR "
                       "when it was emitted)",
                   "one more");
@@ -533,6 +564,8 @@ bool Trainer::train_epoch() {
     const std::int64_t all = std::min(state_.accumulation_steps, left / ranks * ranks), parts = all / ranks;
     if (parts == 0) break;
     set_learning_rates();
+    const bool is_logged = logs_ && (state_.step + 1) % options_.log_every == 0;
+    const double scale = is_logged ? model_.loss_scale() : 1;  // the step changes it
     StepNumbers numbers{.learning_rates = rates_.data(), .step = state_.step + 1, .seed = state_.seed, .parts = parts};
     // The batches of a step are dealt out to the ranks one by one. A batch has the same random numbers wherever it is
     // computed.
@@ -546,8 +579,8 @@ bool Trainer::train_epoch() {
     };
     std::fill(sums_.begin(), sums_.end(), 0.0);
     if (pipeline_ != nullptr) {
-      sums_[0] = pipeline_->step(parts, [&](std::int64_t part, int slot) { return part_of(part, batch_of(slot)); });
-      pipeline_->share_numbers(model_.numbers());
+      sums_[0] = pipeline_->step(
+          parts, [&](std::int64_t part, int slot) { return part_of(part, batch_of(slot)); }, sums_.data() + 1);
     } else {
       for (std::int64_t part = 0; part < parts; ++part) {
         const StagePart own = part_of(part, *batch_);
@@ -564,24 +597,22 @@ bool Trainer::train_epoch() {
     if (!is_number && !description_.scales_loss) fail_on_loss(loss);
     // A step that is skipped because of its loss leaves the epoch's mean as it is.
     const double counted = is_number ? loss : mean_loss();
-    if (pipeline_ == nullptr)
-      for (std::size_t i = 0; i < numbers_.size(); ++i) {
-        double& result = sums_[1 + i];
-        if (is_floating(numbers_[i].dtype)) {  // the mean of the parts; whole numbers add up
-          result /= static_cast<double>(all);
-          const double kept = state_.position > 0 ? state_.result_sums[i] / static_cast<double>(state_.position) : 0;
-          state_.result_sums[i] += (std::isfinite(result) || is_number ? result : kept) * static_cast<double>(samples);
-        } else {
-          state_.result_sums[i] += result;
-        }
+    for (std::size_t i = 0; i < numbers_.size(); ++i) {
+      double& result = sums_[1 + i];
+      if (is_floating(numbers_[i].dtype)) {  // the mean of the parts; whole numbers add up
+        result /= static_cast<double>(all);
+        const double kept = state_.position > 0 ? state_.result_sums[i] / static_cast<double>(state_.position) : 0;
+        state_.result_sums[i] += (std::isfinite(result) || is_number ? result : kept) * static_cast<double>(samples);
+      } else {
+        state_.result_sums[i] += result;
       }
+    }
     state_.step += 1;
     state_.draws += all;
     state_.position += samples;
     state_.loss_sum += counted * static_cast<double>(samples);
     progress.update(state_.position, state_.loss_sum / static_cast<double>(state_.position), state_.position - start);
-    const bool is_logged = logs_ && state_.step % options_.log_every == 0;
-    const std::optional<double> norm = is_logged ? gradient_norm() : std::nullopt;
+    const std::optional<double> norm = is_logged ? gradient_norm(scale) : std::nullopt;
     if (is_logged && log_.enabled()) {
       json_.clear();
       json_.begin_object()
@@ -596,11 +627,7 @@ bool Trainer::train_epoch() {
       write_rates();
       if (norm) json_.key("gradient_norm").value(*norm);
       if (!numbers_.empty()) json_.key("results").begin_object();
-      for (std::size_t i = 0; i < numbers_.size(); ++i)
-        json_.key(numbers_[i].path)
-            .value(pipeline_ == nullptr
-                       ? sums_[1 + i]  // of a pipeline: the last part's
-                       : number_at(numbers_[i].dtype, static_cast<const std::byte*>(numbers_[i].data), 0));
+      for (std::size_t i = 0; i < numbers_.size(); ++i) json_.key(numbers_[i].path).value(sums_[1 + i]);
       if (!numbers_.empty()) json_.end_object();
       log_.write(json_.end_object());
     }
@@ -618,9 +645,8 @@ void Trainer::add_numbers() {
 }
 
 /// Of all gradients of the last step as one vector, in double: what its update read, a norm that it clips by not being
-/// in them. Every rank calls it. None of a pipeline, whose ranks have gradients of their own stages.
-std::optional<double> Trainer::gradient_norm() {
-  if (pipeline_ != nullptr) return std::nullopt;
+/// in them, and without the scale of a loss. Every rank calls it.
+std::optional<double> Trainer::gradient_norm(double scale) {
   const std::vector<Variable> gradients = model_.gradients();
   if (gradients.empty()) return std::nullopt;
   const auto squares_of = [](const auto* x, std::int64_t n) {
@@ -628,20 +654,31 @@ std::optional<double> Trainer::gradient_norm() {
     for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
     return sum;
   };
-  // Of those that every rank has, of this one's parts of those that its row has together, and of all ranks' shards.
-  double whole = 0, parts = 0, shards = 0;
-  for (const Variable& v : gradients) {
-    double& sum = v.cut.is_cut() ? parts : v.is_part() ? shards : whole;
+  std::vector<double> squares(gradients.size(), 0.0);
+  for (std::size_t g = 0; g < gradients.size(); ++g) {
+    const Variable& v = gradients[g];
+    if (pipeline_ != nullptr && !pipeline_->has_gradient(v.path)) continue;
+    double& sum = squares[g];
     if (v.dtype == DType::f32) {
-      sum += squares_of(static_cast<const float*>(v.data), v.count());
+      sum = squares_of(static_cast<const float*>(v.data), v.count());
     } else if (v.dtype == DType::f64) {
-      sum += squares_of(static_cast<const double*>(v.data), v.count());
+      sum = squares_of(static_cast<const double*>(v.data), v.count());
     } else {
       for (std::int64_t i = 0; i < v.count(); ++i) {
         const double x = number_at(v.dtype, static_cast<const std::byte*>(v.data), i);
         sum += x * x;
       }
     }
+    const std::vector<const char*>& unscaled = description_.unscaled_gradients;
+    if (std::find(unscaled.begin(), unscaled.end(), v.path) == unscaled.end()) sum /= scale * scale;
+  }
+  // Of a pipeline one rank has each of them, so these sums, and the order of what is added below, are one process's.
+  if (pipeline_ != nullptr) ranks_.sum(squares.data(), squares.size());
+  // Of those that every rank has, of this one's parts of those that its row has together, and of all ranks' shards.
+  double whole = 0, parts = 0, shards = 0;
+  for (std::size_t g = 0; g < gradients.size(); ++g) {
+    const Variable& v = gradients[g];
+    (v.cut.is_cut() ? parts : v.is_part() ? shards : whole) += squares[g];
   }
   ranks_.sum(&shards, 1);
   Ranks::team().sum(&parts, 1);
@@ -767,14 +804,13 @@ bool Trainer::epoch_is_due(std::int64_t every) const {
 }
 
 void Trainer::report_epoch(const std::optional<Evaluation>& evaluation, double loss, double seconds) {
-  const bool has_results = pipeline_ == nullptr && knows_results_;
   const auto result = [&](std::size_t i) {  // of the epoch: the mean over its samples; whole numbers add up
     const double samples = static_cast<double>(std::max<std::int64_t>(state_.position, 1));
     return is_floating(numbers_[i].dtype) ? state_.result_sums[i] / samples : state_.result_sums[i];
   };
   if (epoch_is_due(options_.print_every)) {
     std::printf("%s  loss %.4f", epoch_title().c_str(), loss);
-    if (has_results)
+    if (knows_results_)
       for (const std::size_t i : description_.shown_results)
         std::printf(is_floating(numbers_[i].dtype) ? "  %s %.4f" : "  %s %.0f", numbers_[i].path.c_str(), result(i));
     if (evaluation) {
@@ -796,7 +832,7 @@ void Trainer::report_epoch(const std::optional<Evaluation>& evaluation, double l
       .key("loss")
       .value(loss);
   write_rates();
-  if (has_results && !numbers_.empty()) {
+  if (knows_results_ && !numbers_.empty()) {
     json_.key("results").begin_object();
     for (std::size_t i = 0; i < numbers_.size(); ++i) json_.key(numbers_[i].path).value(result(i));
     json_.end_object();
@@ -947,6 +983,7 @@ int Trainer::run() {
                      "update_in_backward (set_gradient_accumulation_steps() before it is recorded)",
                      std::to_string(state_.accumulation_steps));
   prepare_schedules();
+  require_rates_of_all_steps();
   // Only now that nothing is wrong with the new run; its first weights may be an old checkpoint's.
   if (folder_ && options_.resume.empty()) folder_->clear();
   const std::int64_t most = std::max(state_.batch, description_.batch_is_symbolic ? state_.batch : description_.batch);
@@ -1045,10 +1082,13 @@ void Trainer::bench() {
     StepNumbers numbers{.learning_rates = rates_.data(), .step = state_.step + 1, .seed = options_.seed};
     if (pipeline_ != nullptr) {
       numbers.parts = options_.accumulation_steps;
-      pipeline_->step(numbers.parts, [&](std::int64_t part, int slot) {
-        numbers.part = part;
-        return StagePart{batch_of(slot).pointers(), options_.batch, numbers};
-      });
+      pipeline_->step(
+          numbers.parts,
+          [&](std::int64_t part, int slot) {
+            numbers.part = part;
+            return StagePart{batch_of(slot).pointers(), options_.batch, numbers};
+          },
+          nullptr);
     } else {
       model_.step(batch_->pointers(), options_.batch, numbers);
     }

@@ -67,7 +67,9 @@ struct TrainingDescription {
   bool loss_is_sum = false;  ///< with ignorable_labels: a sum over the samples, not a mean
   /// Default of --accumulation-steps; 0: gradients cannot add up from batch to batch.
   std::int64_t accumulation_steps = 0;
-  bool scales_loss = false;        ///< a step whose loss or gradients are not finite is skipped, and is no error
+  bool scales_loss = false;  ///< a step whose loss or gradients are not finite is skipped, and is no error
+  /// Of a scaled loss: gradients() has those of these parameters as they are, others are multiplied by loss_scale().
+  std::vector<const char*> unscaled_gradients{};
   bool data_parallel = false;      ///< several ranks may share a step
   bool shares_parameters = false;  ///< each rank has its shards of the parameters: all of them make the same calls
   int stages = 1;                  ///< of a pipeline: ranks may be so many, each a stage, or one
@@ -117,16 +119,17 @@ class Pipeline {
   virtual int slots() const = 0;
   /// Called once, after the model's start().
   virtual void start(const std::vector<Variable>& weights, const std::vector<Variable>& states, double time_limit) = 0;
-  /// One step of so many parts; returns the sum of the losses that this rank computes.
-  virtual double step(std::int64_t parts, const StageParts& part) = 0;
+  /// One step of so many parts; returns the sum of the losses that this rank computes, and adds to `numbers` those of
+  /// TrainableModel::numbers() that it computes, each in its place; nullptr: nobody asks for these.
+  virtual double step(std::int64_t parts, const StageParts& part, double* numbers) = 0;
   /// What the first rank has in weights and states, for those whose stages have them.
   virtual void hand_out() = 0;
   /// The reverse: the first rank has all weights and states as they are.
   virtual void bring_to_first() = 0;
   /// Every rank has all weights, to evaluate with.
   virtual void bring_to_all() = 0;
-  /// Every rank has what TrainableModel::numbers() says of the last part.
-  virtual void share_numbers(const std::vector<Variable>& numbers) = 0;
+  /// Whether this rank is the one that has the gradient of a parameter: the first replica's of the stage that owns it.
+  virtual bool has_gradient(const std::string& parameter) const = 0;
 };
 
 class TrainableModel {
@@ -160,8 +163,10 @@ class TrainableModel {
   /// Results of the last step() of one number each, besides the loss: the log has them by name. Where the model does
   /// not compute on a device, they stay where they are.
   virtual std::vector<Variable> numbers() { return {}; }
-  /// Those of the last step(), as its update read them; none where none outlives it, or they are scaled.
+  /// Those of the last step(), as its update read them, by their parameters' paths; none where none outlives it.
   virtual std::vector<Variable> gradients() { return {}; }
+  /// What gradients() of the next step() will be multiplied by.
+  virtual double loss_scale() { return 1; }
   /// Evaluates `batch` samples, in evaluation mode and without learning: the loss of all of them, the labels of the
   /// first `count`. With a symbolic batch, count == batch. With a fixed one the set's last samples may not fill it; the
   /// caller then repeats one sample, and either gives it the label that is ignored or takes its share out.

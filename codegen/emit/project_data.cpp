@@ -19,6 +19,7 @@
 #include "codegen/kernel_flags.h"
 #include "codegen/lowering/lowering.h"
 #include "codegen/plan/storage.h"
+#include "ir/analysis.h"
 #include "ir/diagnostic.h"
 #include "ir/ops.h"
 #include "ir/optimizer_kind.h"
@@ -597,6 +598,7 @@ class Builder {
         if (skipped != ir::kNone) out_.training.skipped.push_back(values_.expression(skipped));
       }
       out_.training.optimizers_of_groups = join(numbers);
+      list_unscaled_gradients();
     }
     out_.training.group_count = static_cast<std::int64_t>(rates.size());
     out_.training.learning_rates = join(rates);
@@ -609,7 +611,7 @@ class Builder {
         out_.training.losses.back().stage = stage_of(l.value);
       }
     // What the program's log shows beside the loss: the other results of one number. Of several losses each is one.
-    std::vector<std::string> logged, logged_in, shown;
+    std::vector<std::string> logged, shown;
     const std::set<std::int32_t> named = named_leaves(graph_.output_tree);
     for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
       const ir::ValueId v = graph_.outputs[i];
@@ -617,10 +619,10 @@ class Builder {
       if (graph_.type(v).shape.rank() == 0 && !is_loss) {
         if (named.count(static_cast<std::int32_t>(i))) shown.push_back(std::to_string(logged.size()));
         logged.push_back(fmt::format("results[{}]", i));
-        logged_in.push_back(fmt::format("{}", stage_of(v)));
+        out_.pipeline.numbers_of_stages.push_back(loss_text(graph_, values_, v));
+        out_.pipeline.numbers_of_stages.back().stage = stage_of(v);
       }
     }
-    out_.pipeline.stages_of_numbers = join(logged_in);
     out_.training.logs_results = !logged.empty();
     out_.training.logged_results = "{" + join(logged) + "}";
     out_.training.shown_results = join(shown);
@@ -631,6 +633,43 @@ class Builder {
     out_.training.loss_literal = string_literal(loss);
     out_.training.random =
         std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const ir::Node& n) { return n.op->random; });
+    std::vector<std::string> numbers;
+    for (const Symbol& s : values_.symbols()) numbers.push_back(s.identifier);
+    if (out_.training.random) {
+      numbers.emplace_back(accumulates_ ? "complete(hyper).draw" : "hyper.step");
+      numbers.emplace_back("hyper.seed");
+    }
+    out_.training.numbers_of_forward = join(numbers);
+  }
+
+  /// Of a scaled loss: the gradients that the host sees without the scale. Those of several parts are unscaled where
+  /// they are added up, those that are clipped by their norm or by their magnitude before that; others by the update.
+  void list_unscaled_gradients() {
+    const ir::Uses uses(graph_);
+    const auto is_norm = [&](ir::ValueId factor) {
+      std::vector<ir::ValueId> left = {factor};
+      while (!left.empty()) {
+        const ir::Node* const maker = uses.maker(graph_, left.back());
+        left.pop_back();
+        if (maker == nullptr) continue;
+        if (maker->is(ir::kClipFactor)) return true;
+        left.insert(left.end(), maker->inputs.begin(), maker->inputs.end());
+      }
+      return false;
+    };
+    std::vector<std::string> unscaled;
+    for (const ir::Node& node : graph_.nodes) {
+      if (node.phase != ir::Phase::update || !ir::is_update(*node.op)) continue;
+      const ir::ValueId factor = ir::factor_of(node);
+      if (factor != ir::kNone && !is_norm(factor)) {
+        out_.training.scales_gradients = true;
+        continue;
+      }
+      const ir::InputRange parameters = input_range(node, ir::InputRole::parameter);
+      for (std::size_t i = 0; i < parameters.count; ++i)
+        unscaled.push_back(string_literal(graph_.value(node.inputs[parameters.begin + i]).name));
+    }
+    if (out_.training.scales_gradients) out_.training.unscaled_gradients = join(unscaled);
   }
 
   /// The losses of an evaluation, and the scores of the classes where its labels are an input.

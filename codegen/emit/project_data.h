@@ -143,6 +143,8 @@ struct TrainingText {
   std::string loss_literal = {};        ///< the first loss's operator
   std::int64_t accumulation_steps = 1;  ///< batches of a step, where nothing else is said
   bool scales_loss = false;
+  bool scales_gradients = false;                       ///< some, as the host sees them
+  std::string unscaled_gradients = {};                 ///< the parameters of those that are not, where some are
   std::string loss_scale = {}, first_loss_scale = {};  ///< the state, and what it is in a new run
   std::vector<std::string> skipped = {};               ///< the states that count what optimizers have skipped
   std::string optimizers_of_groups = {};               ///< of each group: which of those is its optimizer's
@@ -150,6 +152,7 @@ struct TrainingText {
   std::string logged_results = {};
   std::string shown_results = {};  ///< which of those build() gave a name
   bool random = false;
+  std::string numbers_of_forward = {};  ///< what backward has to have as well: sizes, and what random numbers go by
   bool has_evaluation = false, loss_is_sum = false, has_accuracy = false;
   std::vector<ScoresText> scores = {};  ///< one, or none
   std::string score_type = "float", label_type = "std::int64_t", times_rows_per_sample = {}, ignorable_labels = {};
@@ -198,7 +201,7 @@ struct PipelineText {
   bool pipeline = false;
   std::vector<StageText> stages = {};
   std::vector<std::string> crossings = {}, stage_variables = {};  ///< lines of stages.h
-  std::string stages_of_numbers = {};
+  std::vector<LossText> numbers_of_stages = {};  ///< results of one number each, which the log has beside the loss
   bool has_norms = false;  ///< stages send one another something behind the first round of updates
 };
 

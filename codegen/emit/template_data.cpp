@@ -35,16 +35,17 @@ GRAVEN_WORDS(GroupText, lr, schedule, plateau)
 GRAVEN_WORDS(LossText, expression, element, stage)
 GRAVEN_WORDS(ScoresText, element, dtype, maxima, tested, expression, writable, storage)
 GRAVEN_WORDS(TrainingText, groups, plateaus, has_schedule, group_count, learning_rates, losses, evaluation_losses,
-             loss_literal, accumulation_steps, scales_loss, loss_scale, first_loss_scale, skipped, optimizers_of_groups,
-             logs_results, logged_results, shown_results, random, has_evaluation, loss_is_sum, has_accuracy, scores,
-             score_type, label_type, times_rows_per_sample, ignorable_labels, label_input, classes, count_if_used)
+             loss_literal, accumulation_steps, scales_loss, scales_gradients, unscaled_gradients, loss_scale,
+             first_loss_scale, skipped, optimizers_of_groups, logs_results, logged_results, shown_results, random,
+             numbers_of_forward, has_evaluation, loss_is_sum, has_accuracy, scores, score_type, label_type,
+             times_rows_per_sample, ignorable_labels, label_input, classes, count_if_used)
 GRAVEN_WORDS(BlockText, head, text)
 GRAVEN_WORDS(CallText, comment, lines)
 GRAVEN_WORDS(CallGroup, banner, calls)
 GRAVEN_WORDS(FunctionText, owner, name, head, parameters, title, parts, groups)
 GRAVEN_WORDS(PhaseText, name, parts)
 GRAVEN_WORDS(StageText, number, path, forward, backward, update, norms, line)
-GRAVEN_WORDS(PipelineText, pipeline, stages, crossings, stage_variables, stages_of_numbers, has_norms)
+GRAVEN_WORDS(PipelineText, pipeline, stages, crossings, stage_variables, numbers_of_stages, has_norms)
 GRAVEN_WORDS(ModelFile, is_main, headers, copy_header, functions)
 GRAVEN_WORDS(CallsText, config_headers, config_structs, configs, evaluation_configs, functors, libraries,
              wrapped_configs, uses_configs, has_functors, split, relu_trait, call_count, unit, flops_text, bytes_text,

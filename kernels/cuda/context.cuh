@@ -38,6 +38,12 @@ class CudaError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A number of which there is no device.
+class CudaBadDevice : public CudaError {
+ public:
+  using CudaError::CudaError;
+};
+
 /// Memory that the device or the system does not give.
 class CudaOutOfMemory : public std::bad_alloc {
  public:
@@ -88,7 +94,7 @@ class DeviceGuard {
     int count = 0;
     GRAVEN_CUDA(cudaGetDeviceCount(&count));
     if (device < 0 || device >= count)
-      throw CudaError("device: expected 0 to " + std::to_string(count - 1) + ", found " + std::to_string(device));
+      throw CudaBadDevice("device: expected 0 to " + std::to_string(count - 1) + ", found " + std::to_string(device));
     GRAVEN_CUDA(cudaSetDevice(device));
     changed_ = true;
   }

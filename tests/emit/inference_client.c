@@ -40,15 +40,23 @@ int main(void) {
   EXPECT(limit_memory(RLIM_INFINITY) == 0);
   EXPECT(my_linear_load("weights.safetensors", &weights) == MY_LINEAR_OK);
   EXPECT(my_linear_create(weights, 1, NULL) == MY_LINEAR_BAD_ARGUMENT);
-  EXPECT(my_linear_create(weights, -1, &model) == MY_LINEAR_ERROR && model == NULL);
+  EXPECT(my_linear_create(NULL, 1, &model) == MY_LINEAR_BAD_ARGUMENT);
+  EXPECT(my_linear_load("weights.safetensors", NULL) == MY_LINEAR_BAD_ARGUMENT);
+  EXPECT(strcmp(my_linear_error(), "weights is NULL") == 0);
+  EXPECT(my_linear_create(weights, -1, &model) == MY_LINEAR_BAD_ARGUMENT && model == NULL);
   EXPECT(strcmp(my_linear_error(), "threads: expected 0 or more, found -1") == 0);
   EXPECT(my_linear_create(weights, 1, &model) == MY_LINEAR_OK);
+  EXPECT(my_linear_use(NULL, weights) == MY_LINEAR_BAD_ARGUMENT);
+  EXPECT(my_linear_use(model, NULL) == MY_LINEAR_BAD_ARGUMENT);
   my_linear_unload(weights); /* the model keeps them alive */
 
   for (i = 0; i < BATCH * IN; ++i) x[i] = (float)(i % 7) - 3;
   EXPECT(my_linear_forward(model, NULL, BATCH, y) == MY_LINEAR_BAD_ARGUMENT);
-  EXPECT(my_linear_forward(model, x, my_linear_maximum_batch() + 1, y) == MY_LINEAR_ERROR);
-  EXPECT(my_linear_forward(model, x, 0, y) == MY_LINEAR_ERROR);
+  EXPECT(my_linear_forward(NULL, x, BATCH, y) == MY_LINEAR_BAD_ARGUMENT);
+  EXPECT(my_linear_forward(model, x, BATCH, NULL) == MY_LINEAR_BAD_ARGUMENT);
+  EXPECT(my_linear_forward(model, x, my_linear_maximum_batch() + 1, y) == MY_LINEAR_BAD_ARGUMENT);
+  EXPECT(strcmp(my_linear_error(), "batch: expected 1 to 8, found 9") == 0);
+  EXPECT(my_linear_forward(model, x, 0, y) == MY_LINEAR_BAD_ARGUMENT);
   EXPECT(my_linear_forward(model, x, BATCH, y) == MY_LINEAR_OK);
   /* Fewer rows: the same numbers, and nothing behind them is written. */
   for (i = 0; i < BATCH * OUT; ++i) again[i] = -1000;

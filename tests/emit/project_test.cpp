@@ -489,6 +489,31 @@ TEST(Project, CStepsInPartsAndCountsWhatIsSkipped) {
   expect_c_interface(folder.path, "mlp_train", "parts_client.c");
 }
 
+struct CallsTrain : nn::Graph<CallsTrain> {
+  nn::Linear hidden = child("hidden", nn::Linear(3, 8)), logits = child("logits", nn::Linear(8, 2));
+  nn::Dropout dropout = child("dropout", nn::Dropout(0.5));
+  optim::SGD optimizer{{hidden.weight, hidden.bias, logits.weight, logits.bias}, {.lr = 0.1}};
+  CallsTrain() { add_optimizer(optimizer); }
+  Tensor build(Tensor images, Tensor labels) {
+    Tensor loss = cross_entropy(logits(dropout(relu(hidden(images)))), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(Project, CRefusesWhatIsGivenWronglyAndOutOfTurn) {
+  const Folder folder("calls");
+  CallsTrain graph;
+  graph.enable_data_parallel();  // its steps may have parts, with a symbolic batch
+  const ir::Dim batch("batch", 8);
+  graph.compile(spec({batch, 3}, "images"), spec({batch}, i64, "labels"));
+  emit(graph, folder.path, {.name = "calls_train"});
+  expect_runs(
+      {"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror"});
+  expect_runs({"cmake", "--build", (folder.path / "build").string(), "-j2"});
+  expect_c_interface(folder.path, "calls_train", "calls_client.c");
+}
+
 TEST(Project, SeveralLiveInTheProgramOfAHost) {
   const Folder folder("hosted");
   emit(my_linear(), folder.path / "my_linear", {.execute = eager::reference_run});

@@ -34,7 +34,7 @@ int main(void) {
   for (i = 0; i < 64 * 28 * 28; ++i) images[i] = (float)(i % 11) / 10 + (float)(i / 784 % 10) / 10;
 
   EXPECT(mlp_train_create(2, NULL) == MLP_TRAIN_BAD_ARGUMENT);
-  EXPECT(mlp_train_create(-1, &model) == MLP_TRAIN_ERROR && model == NULL);
+  EXPECT(mlp_train_create(-1, &model) == MLP_TRAIN_BAD_ARGUMENT && model == NULL);
   EXPECT(strcmp(mlp_train_error(), "threads: expected 0 or more, found -1") == 0);
   EXPECT(limit_memory(1) == 0);
   EXPECT(mlp_train_create(2, &model) == MLP_TRAIN_NO_MEMORY && model == NULL);
@@ -52,7 +52,7 @@ int main(void) {
   EXPECT(mlp_train_step(model, images, NULL, rates, 1, &loss) == MLP_TRAIN_BAD_ARGUMENT);
   EXPECT(strcmp(mlp_train_error(), "labels is NULL") == 0);
   EXPECT(mlp_train_step(model, images, labels, NULL, 1, &loss) == MLP_TRAIN_BAD_ARGUMENT);
-  EXPECT(mlp_train_step(model, images, labels, rates, 0, &loss) == MLP_TRAIN_ERROR);
+  EXPECT(mlp_train_step(model, images, labels, rates, 0, &loss) == MLP_TRAIN_BAD_ARGUMENT);
   EXPECT(strcmp(mlp_train_error(), "step: expected 1 or more, found 0") == 0);
   EXPECT(mlp_train_step(model, images, labels, rates, 1, &loss) == MLP_TRAIN_OK);
   EXPECT(loss == before); /* of before the update */
@@ -91,6 +91,8 @@ int main(void) {
     EXPECT(mlp_train_results(whole, &results, &result_count) == MLP_TRAIN_OK && result_count == 1);
     EXPECT(results[0].rank == 0);
     /* Without gradients and with nothing in its states the optimizer leaves the parameters as they are. */
+    EXPECT(mlp_train_backward(apart, images, labels) == MLP_TRAIN_ERROR); /* the loop's has used up its forward */
+    EXPECT(mlp_train_forward(apart, images, labels, NULL) == MLP_TRAIN_OK);
     EXPECT(mlp_train_backward(apart, images, labels) == MLP_TRAIN_OK);
     EXPECT(mlp_train_gradients(apart, &gradients, &count) == MLP_TRAIN_OK && count == 4);
     EXPECT(strcmp(gradients[0].path, parameters[0].path) == 0 && gradients[0].rank == 2);
@@ -116,7 +118,7 @@ int main(void) {
     EXPECT(mlp_train_backward(apart, NULL, labels) == MLP_TRAIN_BAD_ARGUMENT);
     EXPECT(strcmp(mlp_train_error(), "images is NULL") == 0);
     EXPECT(mlp_train_update(apart, NULL, 1) == MLP_TRAIN_BAD_ARGUMENT);
-    EXPECT(mlp_train_update(apart, rates, 0) == MLP_TRAIN_ERROR);
+    EXPECT(mlp_train_update(apart, rates, 0) == MLP_TRAIN_BAD_ARGUMENT);
     EXPECT(mlp_train_gradients(apart, NULL, &count) == MLP_TRAIN_BAD_ARGUMENT);
     EXPECT(mlp_train_states(NULL, &states, &count) == MLP_TRAIN_BAD_ARGUMENT);
     mlp_train_destroy(whole);

@@ -204,6 +204,15 @@ class PipelineProjects : public testing::Test {
     }
     return text;
   }
+  /// The norms of the gradients that the steps of a log have.
+  static std::vector<double> norms_in(const std::string& log) {
+    std::istringstream lines(read_file(path(log)));
+    std::vector<double> norms;
+    for (std::string line; std::getline(lines, line);)
+      if (const nlohmann::json j = nlohmann::json::parse(line); j.at("event") == "step")
+        norms.push_back(j.at("gradient_norm").get<double>());
+    return norms;
+  }
 };
 
 TEST_F(PipelineProjects, HaveAFileForEachStage) {
@@ -255,6 +264,9 @@ TEST_F(PipelineProjects, StagesComputeWhatOneProcessDoes) {
         expect_same(one, several);
         EXPECT_EQ(said(one + ".jsonl"), said(several + ".jsonl")) << several;
         EXPECT_NE(said(one + ".jsonl").find("\"event\":\"step\""), std::string::npos);
+        const std::vector<double> norms = norms_in(several + ".jsonl");
+        EXPECT_FALSE(norms.empty());
+        for (const double norm : norms) EXPECT_GT(norm, 0);
       }
 }
 
@@ -312,8 +324,11 @@ TEST_F(PipelineProjects, ReplicasComputeWhatOneProcessDoesWithAsManyParts) {
       const ProcessResult r = run(project, l, n, options(project, out, more));
       EXPECT_EQ(r.exit_status, 0) << r.output;
     };
-    trained(0, one, {"--epochs", "2", "--accumulation-steps", "4"});
-    trained(ranks, several, {"--epochs", "2", "--accumulation-steps", "2"});
+    trained(0, one, {"--epochs", "2", "--accumulation-steps", "4", "--log", path(one + ".jsonl")});
+    trained(ranks, several, {"--epochs", "2", "--accumulation-steps", "2", "--log", path(several + ".jsonl")});
+    const std::vector<double> expected = norms_in(one + ".jsonl"), found = norms_in(several + ".jsonl");
+    ASSERT_TRUE(!expected.empty() && found.size() == expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-4 * expected[i]);
     trained(ranks, cut, {"--epochs", "2", "--accumulation-steps", "2", "--steps", "2"});
     trained(ranks, cut, {"--epochs", "2", "--resume"});
     expect_same(several, cut);

@@ -389,6 +389,68 @@ TEST_F(Projects, StepsOfSeveralBatchesAndOfScaledLosses) {
                 {{{"--accumulation-steps", "2"}, 2, "--accumulation-steps: expected 1: this program was emitted"}});
 }
 
+/// Gradients that are clipped by their norm, by their magnitude and not at all, in one step.
+struct Clipped : nn::Graph<Clipped> {
+  nn::Linear first = child("first", nn::Linear(kFeatures, 16)), second = child("second", nn::Linear(16, 8)),
+             third = child("third", nn::Linear(8, kClasses));
+  optim::SGD by_norm{first.parameters(), {.lr = 0.1, .clip_grad_max_norm = 0.01}};
+  optim::SGD by_value{second.parameters(), {.lr = 0.1}}, plain{third.parameters(), {.lr = 0.1}};
+  Clipped() {
+    add_optimizer(by_norm);
+    add_optimizer(by_value);
+    add_optimizer(plain);
+  }
+  Tensor build(Tensor images, Tensor labels) {
+    Tensor loss = cross_entropy(third(relu(second(relu(first(images))))), labels);
+    loss.backward();
+    nn::utils::clip_grad_value_(second.parameters(), 0.01);
+    return loss;
+  }
+};
+
+TEST_F(Projects, LogTheNormOfScaledGradientsWithoutTheScale) {
+  const std::string bad = (work() / "infinite").string();
+  write_data(fs::path(bad) / "train", kSamples, 1);
+  std::string images = read_file(fs::path(bad) / "train/images.npy");
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::memcpy(images.data() + images.size() - sizeof infinity, &infinity, sizeof infinity);
+  write_file(fs::path(bad) / "train/images.npy", images);
+  const auto norms = [&](const std::string& name, const std::string& from) {
+    const std::string log = (work() / (name + ".jsonl")).string();
+    fs::remove(log);
+    const ProcessResult r = run({program(name), "--data", from, "--out", "", "--seed", "5", "--log", log});
+    EXPECT_EQ(r.exit_status, 0) << r.output;
+    std::vector<std::string> found;
+    std::istringstream lines(read_file(log));
+    for (std::string line; std::getline(lines, line);) {
+      const std::string key = "\"gradient_norm\":";
+      if (const std::size_t at = line.find(key); at != std::string::npos)
+        found.push_back(line.substr(at + key.size(), line.find_first_of(",}", at + key.size()) - at - key.size()));
+    }
+    return found;
+  };
+  std::vector<std::string> expected;
+  for (const bool scaled : {false, true}) {
+    manual_seed(3);
+    Clipped graph;
+    if (scaled) graph.set_grad_scaler(amp::GradScaler({.init_scale = 64, .growth_interval = 2}));
+    graph.compile(spec({kBatch, kFeatures}, "images"), spec({kBatch}, i64, "labels"));
+    const std::string name = scaled ? "clipped_scaled" : "clipped";
+    build(graph, name);
+    const std::vector<std::string> found = norms(name, data());
+    ASSERT_EQ(found.size(), 5U);
+    if (!scaled) {
+      expected = found;
+      continue;
+    }
+    // A power of two scales exactly, and what flows back is the same.
+    EXPECT_EQ(found, expected);
+    const std::vector<std::string> skipped = norms(name, bad);
+    EXPECT_EQ(std::count(skipped.begin(), skipped.end(), "null"), 1) << "of a step that is skipped there is none";
+    EXPECT_EQ(skipped.size(), 5U);
+  }
+}
+
 TEST_F(Projects, BadCommandLines) {
   const std::string out = (work() / "none").string();
   expect_errors({trainer(), "--data", data(), "--out", out},

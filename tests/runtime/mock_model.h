@@ -141,7 +141,9 @@ class MockTrainable : public TrainableModel {
     return {{"model.weight", DType::f32, {model_.classes, model_.features}, gradient_.data()},
             {"model.bias", DType::f32, {model_.classes}, bias_gradient_.data()}};
   }
+  double loss_scale() override { return scale; }
   bool shows_numbers = false, shows_gradients = false;
+  double scale = 1;  ///< that it says it has
 
   std::int64_t nan_at_step = -1;
   std::function<double(std::int64_t step)> loss_at;            ///< instead of the loss

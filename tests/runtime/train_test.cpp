@@ -191,6 +191,20 @@ TEST_F(Training, LogsNamedResultsRatesAndTheNormOfGradients) {
     EXPECT_GT(std::stod(norm[i]), 0);
     if (i < 4) found += std::stoll(hits[i]);
   }
+  // What a step scales, its norm is without, but of gradients that are not scaled.
+  for (const auto& [unscaled, factor] : {std::pair<const char*, double>{nullptr, 0.25}, {"model.weight", 0}}) {
+    MockTrainable scaled({kFeatures}, kClasses, 8, true);
+    scaled.shows_gradients = true;
+    scaled.scale = 4;
+    scaled.description().accumulation_steps = 1;
+    if (unscaled != nullptr) scaled.description().unscaled_gradients = {unscaled, "model.bias"};
+    const std::string log = folder_ / (unscaled != nullptr ? "unscaled" : "scaled");
+    ASSERT_EQ(train({"--epochs", "2", "--accumulation-steps", "2", "--log", log, "--overwrite"}, &scaled).status, 0);
+    const std::vector<std::string> found = logged(log, "step", "gradient_norm");
+    ASSERT_EQ(found.size(), norm.size());
+    for (std::size_t i = 0; i < norm.size(); ++i)
+      EXPECT_DOUBLE_EQ(std::stod(found[i]), std::stod(norm[i]) * (factor == 0 ? 1 : factor));
+  }
   EXPECT_EQ(rates[0], "[0.1,0.01]");
   // Of an epoch: a sum of all samples, and their mean; in its line what has a name.
   const std::vector<std::string> of_epochs = logged(folder_ / "log", "epoch", "hits"),
@@ -295,16 +309,65 @@ TEST_F(Training, ReducesRatesOnAPlateau) {
   EXPECT_EQ(logged(folder_ / "high", "epoch", "lr"), (std::vector<std::string>{"0.1", "0.1", "0.1", "0.05", "0.05"}));
 }
 
-TEST_F(Training, StopsWhereATableOfRatesEnds) {
+TEST_F(Training, ATableOfRatesHasThoseOfAllSteps) {
   MockTrainable model({kFeatures}, kClasses, 8, true);
-  model.description().groups = {
-      {.lr = 0.1, .schedule = {.kind = Schedule::Kind::table, .factors = {1, 0.5, 0.25, 0.125}}}};
-  const Result r = train({"--epochs", "1", "--log", folder_ / "log"}, &model);
+  const Schedule table{.kind = Schedule::Kind::table, .factors = {1, 0.5, 0.25, 0.125}};
+  const auto rates = [&](const char* log) { return logged(folder_ / log, "step", "lr"); };
+  const std::vector<std::string> all = {"0.1", "0.05", "0.025", "0.0125"};
+  model.description().groups = {{.lr = 0.1, .schedule = table}};
+  model.description().accumulation_steps = 1;
+  // An epoch has 50 samples, seven batches of eight.
+  const struct {
+    std::vector<std::string> options;
+    const char* steps;  ///< that the error says; nullptr: there is none
+  } cases[] = {
+      {{"--epochs", "1"}, "7"},
+      {{"--epochs", "3"}, "21"},
+      {{"--epochs", "1", "--accumulation-steps", "2"}, nullptr},
+      {{"--epochs", "2", "--accumulation-steps", "2"}, "8"},
+      {{"--epochs", "2", "--accumulation-steps", "2", "--steps", "4"}, nullptr},
+      {{"--epochs", "1", "--batch", "7"}, "8"},
+      {{"--epochs", "1", "--batch", "7", "--drop-last"}, "7"},
+      {{"--epochs", "9007199254740992"}, "63050394783186944"},
+      {{"--steps", "4"}, nullptr},
+      {{"--steps", "5"}, "5"},
+  };
+  for (const auto& c : cases) {
+    std::vector<std::string> options = c.options;
+    options.insert(options.end(), {"--log", folder_ / "log", "--overwrite"});
+    std::filesystem::remove(folder_ / "log");
+    const Result r = train(options, &model);
+    if (c.steps == nullptr) {
+      EXPECT_EQ(r.status, 0) << r.error;
+      EXPECT_EQ(rates("log"), all);
+      continue;
+    }
+    EXPECT_EQ(r.status, 1);
+    EXPECT_EQ(r.error, std::string("error: training: learning rates: expected factors of the ") + c.steps +
+                           " steps that the run has (tabulated_steps of LambdaLR when the program was emitted; "
+                           "--epochs and --steps), found those of 4\n");
+    EXPECT_TRUE(rates("log").empty()) << "no step was made";
+  }
+  // What is left of a run that goes on.
+  ASSERT_EQ(train({"--steps", "2", "--overwrite"}, &model).status, 0);
+  EXPECT_NE(train({"--epochs", "1", "--resume"}, &model).error.find("of the 7 steps"), std::string::npos);
+  EXPECT_EQ(train({"--steps", "4", "--resume"}, &model).status, 0);
+  // Nobody knows where --patience ends a run, so it stops where the table does.
+  const Result r = train({"--epochs", "1", "--patience", "1", "--log", folder_ / "patient", "--overwrite"}, &model);
   EXPECT_EQ(r.status, 1);
   EXPECT_NE(r.error.find("step 5: expected at most 4 steps, for which the program has the factors"), std::string::npos)
       << r.error;
-  EXPECT_EQ(logged(folder_ / "log", "step", "lr"), (std::vector<std::string>{"0.1", "0.05", "0.025", "0.0125"}));
-  EXPECT_EQ(train({"--steps", "4", "--overwrite"}, &model).status, 0);
+  EXPECT_EQ(rates("patient"), all);
+  // Within a sequence, too.
+  model.description().groups[0].schedule = {
+      .kind = Schedule::Kind::sequential, .milestones = {2}, .parts = {Schedule{}, table}};
+  EXPECT_NE(train({"--epochs", "1", "--overwrite"}, &model).error.find("found those of 6"), std::string::npos);
+  EXPECT_EQ(train({"--steps", "6", "--overwrite"}, &model).status, 0);
+  model.description().groups[0].schedule = {
+      .kind = Schedule::Kind::sequential, .milestones = {5}, .parts = {table, Schedule{}}};
+  EXPECT_NE(train({"--epochs", "1", "--overwrite"}, &model).error.find("found those of 4"), std::string::npos);
+  model.description().groups[0].schedule.milestones = {4};
+  EXPECT_EQ(train({"--epochs", "2", "--overwrite"}, &model).status, 0);
 }
 
 TEST_F(Training, ReportsTheEndOfARunThatStopsWithinAnEpoch) {

@@ -124,9 +124,9 @@ typedef struct @{ namespace }@_weights @{ namespace }@_weights;
 typedef struct @{ namespace }@_model @{ namespace }@_model;
 enum {
   @{ constant_prefix }@_OK = 0,
-  @{ constant_prefix }@_ERROR = 1,
+  @{ constant_prefix }@_ERROR = 1,       /* a file, a call out of its turn, whatever else */
   @{ constant_prefix }@_NO_MEMORY = 2,
-  @{ constant_prefix }@_BAD_ARGUMENT = 3
+  @{ constant_prefix }@_BAD_ARGUMENT = 3 /* a NULL, or a number that cannot be; nothing was changed */
 };
 
 GRAVEN_API int @{ namespace }@_load(const char* path{% if on_device %}, int device{% endif %},

@@ -103,11 +103,11 @@ Weights::~Weights() = default;
 
 {% if on_device %}
 Model::Model(std::shared_ptr<const Weights> weights) {
-  if (weights == nullptr) throw std::runtime_error("a model needs weights");
+  if (weights == nullptr) throw runtime::BadArgument("a model needs weights");
   const int number = weights->memory_->number;
 {% else %}
 Model::Model(std::shared_ptr<const Weights> weights, int number) {
-  if (weights == nullptr) throw std::runtime_error("a model needs weights");
+  if (weights == nullptr) throw runtime::BadArgument("a model needs weights");
 {% endif %}
   const Device::Guard guard(number);
   memory_ = std::make_unique<Memory>(std::move(weights), number);
@@ -145,12 +145,12 @@ void Model::forward(@{ parameters }@, @{ output_parameters }@) {
 }
 
 void Model::use(std::shared_ptr<const Weights> weights) {
-  if (weights == nullptr) throw std::runtime_error("a model needs weights");
+  if (weights == nullptr) throw runtime::BadArgument("a model needs weights");
 {% if on_device %}
   const int expected = memory_->device.number(), found = weights->memory_->number;
   if (found != expected)
-    throw std::runtime_error("weights: expected on the model's device, " + std::to_string(expected) +
-                             ", found on device " + std::to_string(found));
+    throw runtime::BadArgument("weights: expected on the model's device, " + std::to_string(expected) +
+                               ", found on device " + std::to_string(found));
 {% endif %}
   const Device::Guard guard(memory_->device.number());
   memory_->weights = std::move(weights);

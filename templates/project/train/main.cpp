@@ -128,6 +128,9 @@ class Program final : public runtime::TrainableModel {
 {% endif %}
 {% if scales_loss %}
         .scales_loss = true,
+{% if unscaled_gradients != "" %}
+        .unscaled_gradients = {@{ unscaled_gradients }@},
+{% endif %}
 {% endif %}
 {% if data_parallel %}
         .data_parallel = true,
@@ -202,7 +205,10 @@ class Program final : public runtime::TrainableModel {
     return @{ logged_results }@;
   }
 {% endif %}
-{% if not updates_in_backward and not scales_loss and not pipeline %}
+{% if scales_gradients and not updates_in_backward %}
+  double loss_scale() override { return model_->loss_scale(); }
+{% endif %}
+{% if not updates_in_backward %}
 {% if shares_states and not shares_gradients %}
   std::vector<Variable> gradients() override {
     std::vector<Variable> list = variables(model_->gradients());
@@ -290,7 +296,9 @@ class Program final : public runtime::TrainableModel {
     for (const auto& c : model_->crossings(slot))
       list.push_back({static_cast<runtime::Crossing::Phase>(c.phase), c.from, c.to, c.data, c.bytes});
   }
-  double forward(int stage, int slot) override { return model_->forward_stage(stage, slot); }
+  double forward(int stage, int slot, double* numbers) override {
+    return model_->forward_stage(stage, slot, numbers);
+  }
   void backward(int stage, int slot) override { model_->backward_stage(stage, slot); }
   void begin_update(int stage) override { model_->begin_update_stage(stage); }
   void update(int stage) override { model_->update_stage(stage); }
@@ -302,10 +310,6 @@ class Program final : public runtime::TrainableModel {
 #define GRAVEN_STAGES(path, changes, ...) {path, changes, {__VA_ARGS__}},
 #include "stages.h"
     };
-    return list;
-  }
-  const std::vector<int>& stages_of_numbers() const override {
-    static const std::vector<int> list = {@{ stages_of_numbers }@};
     return list;
   }
 

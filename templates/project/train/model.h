@@ -183,6 +183,9 @@ class GRAVEN_API Model {
   std::vector<Tensor> states() const;
   /// By optimizer: how many steps were skipped, because a gradient was not finite. Hyper::step counts these, too.
   std::vector<std::int64_t> skipped_steps() const;
+  /// What the next step multiplies the loss by, and so what gradients() then has: the update divides by it what it
+  /// reads, so clipped gradients and those of several parts are without it.
+  double loss_scale() const;
 {% else %}
   /// The optimizer's states; all zero at first.
   std::vector<Tensor> states() const;
@@ -197,8 +200,9 @@ class GRAVEN_API Model {
   void set_slots(int count);
   /// The slot has these inputs, which stay where they are, and these numbers.
   void prepare_part(int slot, @{ parameters }@, const Hyper& hyper);
-  /// Returns the loss that the stage computes; 0 where it computes none.
-  double forward_stage(int stage, int slot);
+  /// Returns the loss that the stage computes; 0 where it computes none. Of the results of one number each, without
+  /// the loss, it adds to `numbers` those that it makes, each in its place, unless that is nullptr.
+  double forward_stage(int stage, int slot, double* numbers = nullptr);
   void backward_stage(int stage, int slot);
   /// What the update of other stages reads of this one's gradients; then the update, by the numbers of slot 0.
   void begin_update_stage(int stage);
@@ -244,9 +248,9 @@ extern "C" {
 typedef struct @{ namespace }@_model @{ namespace }@_model;
 enum {
   @{ constant_prefix }@_OK = 0,
-  @{ constant_prefix }@_ERROR = 1,
+  @{ constant_prefix }@_ERROR = 1,       /* a file, a call out of its turn, whatever else */
   @{ constant_prefix }@_NO_MEMORY = 2,
-  @{ constant_prefix }@_BAD_ARGUMENT = 3
+  @{ constant_prefix }@_BAD_ARGUMENT = 3 /* a NULL, or a number that cannot be; nothing was changed */
 };
 
 GRAVEN_API int @{ namespace }@_create(int @{ create_argument }@, @{ namespace }@_model** model);

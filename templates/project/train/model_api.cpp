@@ -43,15 +43,15 @@ runtime::RankTeam<Team> team;
 {% endif %}
 /// Before anything is changed: the optimizers' first step is number 1.
 void require_step(const Hyper& hyper) {
-  if (hyper.step < 1) throw std::runtime_error("step: expected 1 or more, found " + std::to_string(hyper.step));
+  if (hyper.step < 1) throw runtime::BadArgument("step: expected 1 or more, found " + std::to_string(hyper.step));
 }
 
 {% if accumulates %}
 /// Where the caller leaves it open, what random numbers go by.
 Hyper complete(Hyper hyper) {
   if (hyper.part < 0 || hyper.part >= hyper.parts)
-    throw std::runtime_error("part: expected 0 to " + std::to_string(hyper.parts - 1) + ", found " +
-                             std::to_string(hyper.part));
+    throw runtime::BadArgument("part: expected 0 to " + std::to_string(hyper.parts - 1) + ", found " +
+                               std::to_string(hyper.part));
   if (hyper.draw == 0) hyper.draw = (hyper.step - 1) * hyper.parts + hyper.part + 1;
   return hyper;
 }
@@ -215,7 +215,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   runtime::HyperMemory<Device, Hyper> numbers;
   runtime::Losses<Device> losses;
 {% if scales_loss %}
-  runtime::Copies<Device> skipped;
+  runtime::Copies<Device> skipped, scale;
 {% endif %}
   runtime::Copies<Device> results{% if has_accuracy %}, scores{% endif %};
 {% if has_accuracy and on_device %}
@@ -242,6 +242,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   const Hyper& hyper = *numbers.data();
 {% endif %}
   const Program& program = choose_program();
+  runtime::CallOrder order;
   Device::Calls step_calls, forward_calls, evaluation_calls;
 {% if not updates_in_backward %}
   Device::Calls backward_calls, update_calls;
@@ -259,11 +260,12 @@ Model& Model::operator=(Model&&) noexcept = default;
 double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endif %}) {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
-  own.outdate();
   const Step step = own.step(@{ argument_names }@);
 {% if random %}
   own.numbers.set({% if accumulates %}complete(hyper){% else %}hyper{% endif %});
 {% endif %}
+  own.outdate();
+  own.order.forget();
   own.forward_calls.run(own.device, {@{ symbol_list }@}, [&] {
 {% if random %}
     own.numbers.send(own.device);
@@ -271,6 +273,7 @@ double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endi
     own.program.forward(step);
     own.fetch_loss();
   });
+  own.order.forwarded({@{ numbers_of_forward }@});
   return own.loss();
 }
 
@@ -278,11 +281,16 @@ double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endi
 void Model::backward(@{ parameters }@{% if random or accumulates %}, const Hyper& hyper{% endif %}) {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
-  own.gradients.memory().outdate();
   const Step step = own.step(@{ argument_names }@);
 {% if random or accumulates %}
   own.numbers.set({% if accumulates %}complete(hyper){% else %}hyper{% endif %});
 {% endif %}
+  own.order.require_forward({@{ numbers_of_forward }@});
+{% if accumulates %}
+  own.order.require_part(hyper.part, hyper.parts);
+{% endif %}
+  own.gradients.memory().outdate();
+  own.order.forget();
   own.backward_calls.run(own.device, {@{ symbol_list }@}, [&] {
 {% if random or accumulates %}
     own.numbers.send(own.device);
@@ -293,14 +301,20 @@ void Model::backward(@{ parameters }@{% if random or accumulates %}, const Hyper
 {% endif %}
   });
   own.device.synchronize();
+{% if accumulates %}
+  own.order.did_part(hyper.part, hyper.parts);
+{% endif %}
 }
 
 void Model::update(const Hyper& hyper) {
   require_step(hyper);
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
-  own.outdate();
   own.numbers.set({% if accumulates %}complete(hyper){% else %}hyper{% endif %});
+{% if accumulates %}
+  own.order.require_all_parts();
+{% endif %}
+  own.outdate();
   own.update_calls.run(own.device, {}, [&] {
     own.numbers.send(own.device);
     own.program.update(own.whole_step());
@@ -313,12 +327,16 @@ double Model::step(@{ parameters }@, const Hyper& hyper) {
   require_step(hyper);
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
+  const Step step = own.step(@{ argument_names }@);
+  own.numbers.set({% if accumulates %}complete(hyper){% else %}hyper{% endif %});
+{% if accumulates %}
+  own.order.require_part(hyper.part, hyper.parts);
+{% endif %}
   own.outdate();
 {% if not updates_in_backward %}
   own.gradients.memory().outdate();
 {% endif %}
-  const Step step = own.step(@{ argument_names }@);
-  own.numbers.set({% if accumulates %}complete(hyper){% else %}hyper{% endif %});
+  own.order.forget();
 {% if accumulates %}
   const bool last = hyper.part + 1 == hyper.parts;
   own.step_calls.run(own.device, {@{ symbol_list }@{% if length(symbols) > 0 %}, {% endif %}last}, [&] {
@@ -336,6 +354,9 @@ double Model::step(@{ parameters }@, const Hyper& hyper) {
     {% if accumulates %}if (last) {% endif %}own.program.update(step);
 {% endif %}
   });
+{% if accumulates %}
+  own.order.did_part(hyper.part, hyper.parts);
+{% endif %}
   return own.loss();
 }
 
@@ -370,7 +391,7 @@ void Model::prepare_part(int slot, @{ parameters }@, const Hyper& hyper) {
   own.list_crossings();
 }
 
-double Model::forward_stage(int stage, int slot) {
+double Model::forward_stage(int stage, int slot, [[maybe_unused]] double* numbers) {
   Memory& own = *memory_;
   const Step step = own.step_of(own.slots.at(static_cast<std::size_t>(slot)));
   own.program.stages[stage].forward(step);
@@ -379,6 +400,15 @@ double Model::forward_stage(int stage, int slot) {
 {% for loss in losses %}
   if (stage == @{ loss.stage }@) loss += static_cast<double>(*@{ loss.expression }@);
 {% endfor %}
+{% if logs_results %}
+  if (numbers == nullptr) return loss;
+  [[maybe_unused]] const auto& in = step.in;
+  [[maybe_unused]] const auto& param = own.param;
+  [[maybe_unused]] const auto& state = own.state;
+{% for number in numbers_of_stages %}
+  if (stage == @{ number.stage }@) numbers[@{ loop.index }@] += static_cast<double>(*@{ number.expression }@);
+{% endfor %}
+{% endif %}
   return loss;
 }
 
@@ -412,6 +442,7 @@ double Model::evaluate(@{ parameters }@) {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
   [[maybe_unused]] const Step sized = own.step(@{ argument_names }@);
+  own.order.forget();
   const EvaluationStep step{own.device.execution(), own.in, own.param,
                             own.evaluation_buf{% if length(symbols) > 0 %}, sized.size{% endif %}};
   own.evaluation_calls.run(own.device, {@{ symbol_list }@}, [&] {
@@ -494,6 +525,13 @@ std::vector<std::int64_t> Model::skipped_steps() const {
   std::vector<std::int64_t> list;
   for (const runtime::Variable& count : counts) list.push_back(*static_cast<const std::int64_t*>(count.data));
   return list;
+}
+double Model::loss_scale() const {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  const runtime::Variable scale = own.scale.of(own.device, {"scale", runtime::DType::f32, {}, own.@{ loss_scale }@});
+  own.device.synchronize();
+  return static_cast<double>(*static_cast<const float*>(scale.data));
 }
 {% endif %}
 std::vector<Tensor> Model::results() const {

@@ -83,7 +83,12 @@ extern "C" {
 /* The C interface: 0 is success; otherwise my_linear_error() says what happened, in this thread. */
 typedef struct my_linear_weights my_linear_weights;
 typedef struct my_linear_model my_linear_model;
-enum { MY_LINEAR_OK = 0, MY_LINEAR_ERROR = 1, MY_LINEAR_NO_MEMORY = 2, MY_LINEAR_BAD_ARGUMENT = 3 };
+enum {
+  MY_LINEAR_OK = 0,
+  MY_LINEAR_ERROR = 1, /* a file, a call out of its turn, whatever else */
+  MY_LINEAR_NO_MEMORY = 2,
+  MY_LINEAR_BAD_ARGUMENT = 3 /* a NULL, or a number that cannot be; nothing was changed */
+};
 
 GRAVEN_API int my_linear_load(const char* path, my_linear_weights** weights);
 /* Models that use the weights keep them alive. */

@@ -157,7 +157,7 @@ Weights::Weights(const std::string& path) {
 Weights::~Weights() = default;
 
 Model::Model(std::shared_ptr<const Weights> weights, int number) {
-  if (weights == nullptr) throw std::runtime_error("a model needs weights");
+  if (weights == nullptr) throw runtime::BadArgument("a model needs weights");
   const Device::Guard guard(number);
   memory_ = std::make_unique<Memory>(std::move(weights), number);
 }
@@ -179,7 +179,7 @@ void Model::forward(const float* x, std::int64_t batch, float* output) {
 }
 
 void Model::use(std::shared_ptr<const Weights> weights) {
-  if (weights == nullptr) throw std::runtime_error("a model needs weights");
+  if (weights == nullptr) throw runtime::BadArgument("a model needs weights");
   const Device::Guard guard(memory_->device.number());
   memory_->weights = std::move(weights);
   memory_->calls.forget();  // they read the others
@@ -205,6 +205,9 @@ int guarded(const Body& body) {
   } catch (const std::bad_alloc&) {
     std::snprintf(last_error, sizeof last_error, "out of memory");
     return MY_LINEAR_NO_MEMORY;
+  } catch (const graven::runtime::BadArgument& e) {
+    std::snprintf(last_error, sizeof last_error, "%s", e.what());
+    return MY_LINEAR_BAD_ARGUMENT;
   } catch (const std::exception& e) {
     std::snprintf(last_error, sizeof last_error, "%s", e.what());
     return MY_LINEAR_ERROR;

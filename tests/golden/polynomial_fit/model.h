@@ -109,7 +109,12 @@ extern "C" {
 
 /* The C interface: 0 is success; otherwise polynomial_fit_error() says what happened, in this thread. */
 typedef struct polynomial_fit_model polynomial_fit_model;
-enum { POLYNOMIAL_FIT_OK = 0, POLYNOMIAL_FIT_ERROR = 1, POLYNOMIAL_FIT_NO_MEMORY = 2, POLYNOMIAL_FIT_BAD_ARGUMENT = 3 };
+enum {
+  POLYNOMIAL_FIT_OK = 0,
+  POLYNOMIAL_FIT_ERROR = 1, /* a file, a call out of its turn, whatever else */
+  POLYNOMIAL_FIT_NO_MEMORY = 2,
+  POLYNOMIAL_FIT_BAD_ARGUMENT = 3 /* a NULL, or a number that cannot be; nothing was changed */
+};
 
 GRAVEN_API int polynomial_fit_create(int threads, polynomial_fit_model** model);
 GRAVEN_API void polynomial_fit_destroy(polynomial_fit_model* model);

@@ -100,7 +100,7 @@ constexpr std::size_t kAllArenaBytes = kArenaBytes;
 
 /// Before anything is changed: the optimizers' first step is number 1.
 void require_step(const Hyper& hyper) {
-  if (hyper.step < 1) throw std::runtime_error("step: expected 1 or more, found " + std::to_string(hyper.step));
+  if (hyper.step < 1) throw runtime::BadArgument("step: expected 1 or more, found " + std::to_string(hyper.step));
 }
 
 Tensor tensor(const runtime::Variable& v) { return {v.path, runtime::name(v.dtype), v.shape, v.data}; }
@@ -171,6 +171,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   Buffers buf;
   const Hyper& hyper = *numbers.data();
   const Program& program = choose_program();
+  runtime::CallOrder order;
   Device::Calls step_calls, forward_calls, evaluation_calls;
   Device::Calls backward_calls, update_calls;
 };
@@ -186,20 +187,24 @@ Model& Model::operator=(Model&&) noexcept = default;
 double Model::forward(const float* x, const float* y) {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
-  own.outdate();
   const Step step = own.step(x, y);
+  own.outdate();
+  own.order.forget();
   own.forward_calls.run(own.device, {}, [&] {
     own.program.forward(step);
     own.fetch_loss();
   });
+  own.order.forwarded({});
   return own.loss();
 }
 
 void Model::backward(const float* x, const float* y) {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
-  own.gradients.memory().outdate();
   const Step step = own.step(x, y);
+  own.order.require_forward({});
+  own.gradients.memory().outdate();
+  own.order.forget();
   own.backward_calls.run(own.device, {}, [&] { own.program.backward(step); });
   own.device.synchronize();
 }
@@ -208,8 +213,8 @@ void Model::update(const Hyper& hyper) {
   require_step(hyper);
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
-  own.outdate();
   own.numbers.set(hyper);
+  own.outdate();
   own.update_calls.run(own.device, {}, [&] {
     own.numbers.send(own.device);
     own.program.update(own.whole_step());
@@ -221,10 +226,11 @@ double Model::step(const float* x, const float* y, const Hyper& hyper) {
   require_step(hyper);
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
-  own.outdate();
-  own.gradients.memory().outdate();
   const Step step = own.step(x, y);
   own.numbers.set(hyper);
+  own.outdate();
+  own.gradients.memory().outdate();
+  own.order.forget();
   own.step_calls.run(own.device, {}, [&] {
     own.numbers.send(own.device);
     own.program.forward(step);
@@ -288,6 +294,9 @@ int guarded(const Body& body) {
   } catch (const std::bad_alloc&) {
     std::snprintf(last_error, sizeof last_error, "out of memory");
     return POLYNOMIAL_FIT_NO_MEMORY;
+  } catch (const graven::runtime::BadArgument& e) {
+    std::snprintf(last_error, sizeof last_error, "%s", e.what());
+    return POLYNOMIAL_FIT_BAD_ARGUMENT;
   } catch (const std::exception& e) {
     std::snprintf(last_error, sizeof last_error, "%s", e.what());
     return POLYNOMIAL_FIT_ERROR;

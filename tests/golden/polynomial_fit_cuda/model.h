@@ -122,9 +122,9 @@ extern "C" {
 typedef struct polynomial_fit_cuda_model polynomial_fit_cuda_model;
 enum {
   POLYNOMIAL_FIT_CUDA_OK = 0,
-  POLYNOMIAL_FIT_CUDA_ERROR = 1,
+  POLYNOMIAL_FIT_CUDA_ERROR = 1, /* a file, a call out of its turn, whatever else */
   POLYNOMIAL_FIT_CUDA_NO_MEMORY = 2,
-  POLYNOMIAL_FIT_CUDA_BAD_ARGUMENT = 3
+  POLYNOMIAL_FIT_CUDA_BAD_ARGUMENT = 3 /* a NULL, or a number that cannot be; nothing was changed */
 };
 
 GRAVEN_API int polynomial_fit_cuda_create(int device, polynomial_fit_cuda_model** model);
