@@ -18,6 +18,7 @@
 #include "codegen/emit/text.h"
 #include "codegen/kernel_flags.h"
 #include "codegen/lowering/lowering.h"
+#include "codegen/plan/labels.h"
 #include "codegen/plan/storage.h"
 #include "ir/analysis.h"
 #include "ir/diagnostic.h"
@@ -261,8 +262,9 @@ class Builder {
       TensorText t = tensor(v, member, width, is_batched(graph_.type(v).shape));
       t.classes = classes_of(graph_, plan_, v);
       // The run time lets pass what PyTorch's losses ignore unless told otherwise; 0 is a class, so no further label.
-      const std::int64_t ignored = ignored_label(graph_, plan_, v).value_or(0);
-      t.ignored = t.classes == 0 || ignored == -100 ? "" : fmt::format(", .ignored = {}", ignored);
+      const std::optional<std::int64_t> label = ignored_label(graph_, plan_, v);
+      const std::int64_t ignored = label.value_or(t.classes == 0 ? -100 : 0);
+      t.ignored = ignored == -100 ? "" : fmt::format(", .ignored = {}", ignored);
       const bool cast = type == "std::uint16_t";
       t.converted = cast ? fmt::format("static_cast<const {}*>(static_cast<const void*>({}))",
                                        element_type(graph_.type(v).dtype), member)
@@ -708,10 +710,12 @@ class Builder {
       const auto probabilities = std::find(n.op->outputs.begin(), n.op->outputs.end(), "probabilities");
       if (spec == n.op->inputs.end() || probabilities == n.op->outputs.end() || n.phase != ir::Phase::forward) continue;
       if (losses.size() != 1 || root(plan, losses[0]) != n.outputs[0]) continue;
-      const ir::ValueId labels = root(plan, n.inputs[static_cast<std::size_t>(spec - n.op->inputs.begin())]);
+      const ir::ValueId taken = n.inputs[static_cast<std::size_t>(spec - n.op->inputs.begin())];
       const ir::ValueId beside = n.outputs[static_cast<std::size_t>(probabilities - n.op->outputs.begin())];
-      const auto input = std::find(graph.inputs.begin(), graph.inputs.end(), labels);
-      if (input == graph.inputs.end() || !ir::is_integral(graph.type(labels).dtype)) continue;
+      const auto input = std::find_if(graph.inputs.begin(), graph.inputs.end(), [&](ir::ValueId v) {
+        return ir::is_integral(graph.type(v).dtype) && elements_of(graph, plan, v, Moves::in_order)(taken);
+      });
+      if (input == graph.inputs.end()) continue;
       // The logits of an evaluation are kept; of a training's forward phase, whose backward phase reads them, the
       // probabilities are.
       const ir::ValueId scores = root(plan, evaluation_ ? graph.outputs.back() : beside);
@@ -733,7 +737,7 @@ class Builder {
       if (!style_.predictions_header.empty()) style_.api_headers.push_back(style_.predictions_header);
       out_.training.score_type = public_type(type.dtype);
       out_.training.label_input = input - graph.inputs.begin();
-      out_.training.label_type = public_type(graph.type(labels).dtype);
+      out_.training.label_type = public_type(graph.type(*input).dtype);
       out_.training.classes = type.shape.back().maximum();
       out_.training.times_rows_per_sample = rows == batch ? std::string() : fmt::format(" * {}", rows / batch);
       out_.training.count_if_used = " count";
@@ -741,10 +745,11 @@ class Builder {
   }
 
   /// The input of the labels of the loss, as a number in C++, where a sample whose labels are the ignored one leaves
-  /// the loss as it is without that sample: the loss is one operator's of labels, which the forward phase reads nowhere
-  /// else but element by element. Empty otherwise, and for a symbolic batch, which is never filled up.
+  /// the loss as it is without that sample: of all that depends on the batch the loss is made of losses that operators
+  /// compute of labels, which the forward phase reads nowhere else but element by element. Empty otherwise, and for a
+  /// symbolic batch, which is never filled up.
   std::string ignorable_labels(const ir::Graph& graph, const Plan& plan, const std::vector<ir::ValueId>& losses) const {
-    if (losses.size() != 1 || !batch_symbol_.empty()) return {};
+    if (losses.empty() || !batch_symbol_.empty()) return {};
     for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
       const ir::ValueId labels = graph.inputs[i];
       const ir::TensorType& type = graph.type(labels);
@@ -752,24 +757,66 @@ class Builder {
       // It is the one that main.cpp states, of all that reads the labels in training.
       if (!ignored || ignored != ignored_label(graph_, plan_, graph_.inputs.at(i))) continue;
       if (!out_.signature.inputs.at(i).batched) continue;
-      const bool fits = type.dtype == ir::DType::i32  ? *ignored >= INT32_MIN && *ignored <= INT32_MAX
-                        : type.dtype == ir::DType::i8 ? *ignored >= INT8_MIN && *ignored <= INT8_MAX
-                        : type.dtype == ir::DType::u8 ? *ignored >= 0 && *ignored <= UINT8_MAX
-                                                      : type.dtype == ir::DType::i64;
-      bool is_loss = false, others_bear_it = true;
+      const auto holds = [&](ir::DType dtype) {
+        return dtype == ir::DType::i32  ? *ignored >= INT32_MIN && *ignored <= INT32_MAX
+               : dtype == ir::DType::i8 ? *ignored >= INT8_MIN && *ignored <= INT8_MAX
+               : dtype == ir::DType::u8 ? *ignored >= 0 && *ignored <= UINT8_MAX
+                                        : dtype == ir::DType::i64;
+      };
+      const ir::ByValue<bool> elements = elements_of(graph, plan, labels, Moves::any);
+      bool others_bear_it = holds(type.dtype);
       for (const ir::Node& n : graph.nodes) {
         if (n.phase != ir::Phase::forward) continue;
         for (std::size_t k = 0; k < n.inputs.size(); ++k) {
-          if (n.inputs[k] == ir::kNone || root(plan, n.inputs[k]) != labels) continue;
-          const bool as_labels = k < n.op->inputs.size() && n.op->inputs[k].classes_of >= 0;
-          const bool is_view = n.outputs.size() == 1 && root(plan, n.outputs[0]) == labels;
-          is_loss = is_loss || (as_labels && n.outputs[0] == root(plan, losses[0]));
-          others_bear_it = others_bear_it && (as_labels || is_view || n.op->elementwise());
+          if (n.inputs[k] == ir::kNone || !elements(n.inputs[k])) continue;
+          const bool is_moved =
+              n.outputs.size() == 1 && elements(n.outputs[0]) && holds(graph.type(n.outputs[0]).dtype);
+          others_bear_it = others_bear_it && (is_labels(n, k) || is_moved || is_elementwise(n));
         }
       }
-      if (fits && is_loss && others_bear_it) return fmt::format("{}", i);
+      const bool all = std::all_of(losses.begin(), losses.end(), [&](ir::ValueId loss) {
+        return is_made_of_labels(graph, plan, elements, root(plan, loss));
+      });
+      if (others_bear_it && all) return fmt::format("{}", i);
     }
     return {};
+  }
+  static bool is_elementwise(const ir::Node& node) { return node.op->elementwise() || node.is(ir::kFusedElementwise); }
+  /// Whether the number depends on the batch by losses of these labels alone, of each batch their mean or sum.
+  bool is_made_of_labels(const ir::Graph& graph, const Plan& plan, const ir::ByValue<bool>& labels,
+                         ir::ValueId number) const {
+    const ir::Uses uses(graph);
+    ir::ByValue<bool> of_batch;
+    for (std::size_t i = 0; i < graph.inputs.size(); ++i)
+      of_batch[graph.inputs[i]] = out_.signature.inputs.at(i).batched;
+    for (const ir::Node& n : graph.nodes)
+      if (std::any_of(n.inputs.begin(), n.inputs.end(), [&](ir::ValueId v) { return of_batch(v); }))
+        for (const ir::ValueId v : n.outputs) of_batch[v] = true;
+    std::vector<ir::ValueId> left = {number};
+    bool is_loss = false;
+    while (!left.empty()) {
+      const ir::ValueId v = left.back();
+      left.pop_back();
+      const ir::Node* const maker = uses.maker(graph, v);
+      if (!of_batch(v)) continue;
+      if (maker == nullptr || graph.type(v).shape.numel() != ir::Dim(1)) return false;
+      const auto taken = [&] {
+        for (std::size_t k = 0; k < maker->inputs.size(); ++k)
+          if (is_labels(*maker, k) && labels(maker->inputs[k])) return true;
+        return false;
+      }();
+      if (taken) {
+        const ir::Attribute* reduction = maker->attributes.find("reduction");
+        const auto* const how = reduction != nullptr ? std::get_if<std::string>(reduction) : nullptr;
+        if (v != maker->outputs[0] || how == nullptr || *how == "none") return false;
+        is_loss = true;
+      } else if (is_elementwise(*maker) || root(plan, v) != v || maker->is(ir::kReshape)) {
+        left.insert(left.end(), maker->inputs.begin(), maker->inputs.end());
+      } else {
+        return false;
+      }
+    }
+    return is_loss;
   }
 
   /// The calls, those of repeated blocks as functions, but for host programs, which are compiled and not read.

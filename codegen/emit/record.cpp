@@ -12,6 +12,7 @@
 #include <set>
 
 #include "codegen/emit/values.h"
+#include "codegen/plan/labels.h"
 #include "codegen/plan/storage.h"
 #include "ir/analysis.h"
 #include "ir/diagnostic.h"

@@ -122,39 +122,6 @@ inline ir::ValueId root(const Plan& plan, ir::ValueId value) {
   return p.home == Home::alias ? p.alias_of : value;
 }
 
-/// Whether the node takes `value` as labels of classes that several ranks have.
-inline bool takes_labels_of_ranks(const ir::Node& node, const Plan& plan, ir::ValueId value) {
-  return node.is(ir::kIndexOnRank) && node.attributes.flag("ignores") && root(plan, node.inputs[0]) == value;
-}
-
-/// How many classes the labels in `value` choose from, at most; 0: no operator takes it as labels.
-inline std::int64_t classes_of(const ir::Graph& graph, const Plan& plan, ir::ValueId value) {
-  for (const ir::Node& n : graph.nodes) {
-    if (takes_labels_of_ranks(n, plan, value)) return n.attributes.integer("size") * n.attributes.integer("ranks");
-    for (std::size_t i = 0; i < n.op->inputs.size() && i < n.inputs.size(); ++i)
-      if (const int scores = n.op->inputs[i].classes_of; scores >= 0 && root(plan, n.inputs[i]) == value)
-        return graph.type(n.inputs[at(scores)]).shape.back().maximum();
-  }
-  return 0;
-}
-
-/// A label beside the classes that the operators taking `value` as labels pass over: their ignore_index. None where
-/// there are no such operators, where it is one of the classes, or where they do not agree.
-inline std::optional<std::int64_t> ignored_label(const ir::Graph& graph, const Plan& plan, ir::ValueId value) {
-  std::optional<std::int64_t> ignored;
-  for (const ir::Node& n : graph.nodes) {
-    const bool of_ranks = takes_labels_of_ranks(n, plan, value);
-    bool takes = of_ranks;
-    for (std::size_t i = 0; i < n.op->inputs.size() && i < n.inputs.size(); ++i)
-      takes = takes || (n.op->inputs[i].classes_of >= 0 && root(plan, n.inputs[i]) == value);
-    if (!takes) continue;
-    const std::int64_t own = n.attributes.integer(of_ranks ? "ignored" : "ignore_index");
-    if (ignored.value_or(own) != own) return {};
-    ignored = own;
-  }
-  return ignored && (*ignored < 0 || *ignored >= classes_of(graph, plan, value)) ? ignored : std::nullopt;
-}
-
 /// Checks what must hold of every plan, by other code than what makes plans: every node once, finding in the plan's
 /// memory what it finds in the graph's order, in a first call and in a second; no two buffers that live at one time
 /// share a byte; every value inside its buffer's life; nothing written over what its kernel still reads; offsets

@@ -14,6 +14,21 @@ namespace graven::nn::utils::rnn {
 
 using graven::detail::fail;
 
+namespace {
+
+void require_descending(const std::vector<std::int64_t>& lengths, const char* name, Location where) {
+  const auto rises = std::adjacent_find(lengths.begin(), lengths.end(), std::less<>());
+  if (rises == lengths.end()) return;
+  fail(
+      name,
+      fmt::format("expects lengths that descend, got {} before {} at position {}; enforce_sorted = false takes them in "
+                  "any order",
+                  rises[0], rises[1], rises - lengths.begin()),
+      where);
+}
+
+}  // namespace
+
 PackedSequence pack_padded_sequence(const Tensor& input, const Tensor& lengths, PackOptions options, Location where) {
   constexpr const char* kName = "pack_padded_sequence";
   graven::detail::require_defined(input, kName, where, "input");
@@ -29,10 +44,11 @@ PackedSequence pack_padded_sequence(const Tensor& input, const Tensor& lengths, 
          where);
   if (options.enforce_sorted) {
     if (lengths.is_traced())
-      fail(kName, "enforce_sorted needs the lengths' values, which a graph does not know", where);
-    const std::vector<std::int64_t> values = lengths.to(DType::i64, where).to_vector<std::int64_t>(where);
-    if (!std::is_sorted(values.begin(), values.end(), std::greater<>()))
-      fail(kName, "lengths must descend where enforce_sorted is set", where);
+      fail(kName,
+           "expects lengths that descend, which a graph does not know of its input; enforce_sorted = false takes them "
+           "in any order",
+           where);
+    require_descending(lengths.to(DType::i64, where).to_vector<std::int64_t>(where), kName, where);
   }
   PackedSequence packed;
   packed.steps_ = options.batch_first ? input.transpose(0, 1, where) : input;
@@ -153,10 +169,10 @@ PackedSequence pack_sequence(const std::vector<Tensor>& sequences, bool enforce_
   const std::vector<std::int64_t> lengths = lengths_of(sequences, kName, where);
   for (std::size_t i = 0; i < lengths.size(); ++i)
     if (lengths[i] < 1) fail(kName, fmt::format("length 0 at position {}: a packed sequence has a step", i), where);
-  if (enforce_sorted && !std::is_sorted(lengths.begin(), lengths.end(), std::greater<>()))
-    fail(kName, "lengths must descend where enforce_sorted is set", where);
+  if (enforce_sorted) require_descending(lengths, kName, where);
   return pack_padded_sequence(padded(sequences, lengths, {}, where),
-                              from_data(lengths, Shape{static_cast<std::int64_t>(lengths.size())}), {}, where);
+                              from_data(lengths, Shape{static_cast<std::int64_t>(lengths.size())}),
+                              {.enforce_sorted = false}, where);
 }
 
 std::vector<Tensor> unpack_sequence(const PackedSequence& packed, Location where) {

@@ -90,7 +90,8 @@ struct InferPacked : nn::Graph<InferPacked> {
   nn::LSTM lstm = child("lstm", nn::LSTM(10, 7, {.proj_size = 3}));
   std::pair<Tensor, Tensor> build(Tensor x, Tensor lengths) {
     using namespace nn::utils::rnn;
-    const auto [y, state] = lstm(gru(pack_padded_sequence(x, lengths, {.batch_first = true})).first);
+    const auto [y, state] =
+        lstm(gru(pack_padded_sequence(x, lengths, {.batch_first = true, .enforce_sorted = false})).first);
     return {pad_packed_sequence(y, {.batch_first = true, .padding_value = -1}).first, state.second};
   }
 };

@@ -58,8 +58,10 @@ std::vector<Tensor> packed_and_padded(const Fixture& f, const Run& run) {
   const bool batch_first = f.flag("batch_first");
   const Tensor lengths = f.tensor("lengths");
   std::vector<Tensor> results = {Tensor()};
-  const nn::PackedSequence y =
-      run(layer, nn::utils::rnn::pack_padded_sequence(f.tensor("x"), lengths, {.batch_first = batch_first}), results);
+  const nn::PackedSequence y = run(layer,
+                                   nn::utils::rnn::pack_padded_sequence(
+                                       f.tensor("x"), lengths, {.batch_first = batch_first, .enforce_sorted = false}),
+                                   results);
   nn::utils::rnn::PadPackedOptions options{.batch_first = batch_first, .padding_value = f.number("padding_value")};
   if (f.has("total_length")) options.total_length = f.integer("total_length");
   const auto [padded, ends] = nn::utils::rnn::pad_packed_sequence(y, options);
@@ -170,7 +172,7 @@ TEST(Sequence, AgreesWithPyTorch) {
            [](const Fixture& f) {
              nn::RNN layer(f.integer("input_size"), f.integer("hidden_size"), {.bias = false});
              f.give_parameters(layer);
-             const auto [y, last] = layer(nn::utils::rnn::pack_sequence(sequences(f)));
+             const auto [y, last] = layer(nn::utils::rnn::pack_sequence(sequences(f), false));
              // In a graph lengths are data, though these would be known.
              std::vector<Tensor> results = nn::utils::rnn::unpack_sequence(y);
              results.push_back(last);
@@ -204,7 +206,7 @@ TEST(Sequence, AgreesWithPyTorch) {
 TEST(Sequence, PacksAndPadsWhatIsNoLayersResult) {
   using namespace nn::utils::rnn;
   const Tensor x = arange(6).to(DType::f32).reshape({3, 2, 1});
-  const auto packed = pack_padded_sequence(x, tensor({1, 3}));
+  const auto packed = pack_padded_sequence(x, tensor({1, 3}), {.enforce_sorted = false});
   EXPECT_EQ(pad_packed_sequence(packed).first.flatten().to_vector<float>(), (std::vector<float>{0, 1, 0, 3, 0, 5}));
   EXPECT_EQ(pad_packed_sequence(packed, {.padding_value = -1, .total_length = 4}).first.flatten().to_vector<float>(),
             (std::vector<float>{0, 1, -1, 3, -1, 5, -1, -1}));
@@ -223,18 +225,20 @@ TEST(Sequence, SaysWhatIsWrongWithLengths) {
   says("pack_padded_sequence: lengths must be integers [2], as the batch is, got i64[3]",
        [&] { pack_padded_sequence(x, tensor({1, 2, 3})); });
   says("lengths must be integers [2], as the batch is, got f32[2]", [&] { pack_padded_sequence(x, ones({2})); });
-  says("lengths must descend where enforce_sorted is set",
-       [&] { pack_padded_sequence(x, tensor({1, 2}), {.enforce_sorted = true}); });
+  says("pack_padded_sequence: expects lengths that descend, got 1 before 2 at position 0; enforce_sorted = false takes",
+       [&] { pack_padded_sequence(x, tensor({1, 2})); });
+  says("no error", [&] { pack_padded_sequence(x, tensor({2, 2})); });
+  const PackOptions any_order{.enforce_sorted = false};
   says("total_length must be at least 5",
-       [&] { pad_packed_sequence(pack_padded_sequence(x, tensor({1, 2})), {.total_length = 4}); });
+       [&] { pad_packed_sequence(pack_padded_sequence(x, tensor({1, 2}), any_order), {.total_length = 4}); });
   says("RNN (rnn): length 6 at position 1 is outside [1, 6)",
-       [&] { nn::RNN(3, 4)(pack_padded_sequence(x, tensor({1, 6}))); });
+       [&] { nn::RNN(3, 4)(pack_padded_sequence(x, tensor({1, 6}), any_order)); });
   says("GRU (gru): length 0 at position 0 is outside [1, 6)",
-       [&] { nn::GRU(3, 4)(pack_padded_sequence(x, tensor({0, 2}))); });
+       [&] { nn::GRU(3, 4)(pack_padded_sequence(x, tensor({0, 2}), any_order)); });
   says("LSTM (lstm): length -1 at position 0 is outside [1, 6)",
-       [&] { nn::LSTM(3, 4)(pack_padded_sequence(x, tensor({-1, 2}))); });
+       [&] { nn::LSTM(3, 4)(pack_padded_sequence(x, tensor({-1, 2}), any_order)); });
   says("expects packed sequences of 3 dimensions",
-       [&] { nn::GRU(3, 4)(pack_padded_sequence(ones({5, 2}), tensor({1, 2}))); });
+       [&] { nn::GRU(3, 4)(pack_padded_sequence(ones({5, 2}), tensor({1, 2}), any_order)); });
 }
 
 TEST(Sequence, SaysWhatIsWrongWithListsOfSequences) {
@@ -250,11 +254,13 @@ TEST(Sequence, SaysWhatIsWrongWithListsOfSequences) {
   says("pad_sequence", [] { pad_sequence({ones({2}), Tensor()}); });
   says("pad_sequence: expects sequences [length, ...], got f32[] at position 0", [] { pad_sequence({tensor(1.0f)}); });
   says("pack_sequence: length 0 at position 1", [] { pack_sequence({ones({2, 3}), ones({0, 3})}); });
-  says("pack_sequence: lengths must descend", [] { pack_sequence({ones({1, 3}), ones({2, 3})}, true); });
+  says("pack_sequence: expects lengths that descend, got 1 before 2 at position 1",
+       [] { pack_sequence({ones({4, 3}), ones({1, 3}), ones({2, 3})}); });
+  says("no error", [] { pack_sequence({ones({1, 3}), ones({2, 3})}, false); });
   says("unpad_sequence: length 4 at position 1 is outside [0, 3]",
        [] { unpad_sequence(ones({3, 2}), tensor({1, 4})); });
   says("unpad_sequence: lengths must be integers [2]", [] { unpad_sequence(ones({3, 2}), tensor({1, 2, 3})); });
-  EXPECT_EQ(unpack_sequence(pack_sequence({ones({2, 3}), ones({1, 3})}, true)).at(1).sizes(), (Sizes{1, 3}));
+  EXPECT_EQ(unpack_sequence(pack_sequence({ones({2, 3}), ones({1, 3})})).at(1).sizes(), (Sizes{1, 3}));
 }
 
 TEST(Sequence, SaysWhatIsWrong) {

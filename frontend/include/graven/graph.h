@@ -107,8 +107,8 @@ class GraphBase {
   /// Each parameter is updated within backward, as soon as its gradient is there and the step has read the parameter
   /// for the last time: gradients then take the memory of one module's instead of all parameters' together, and those
   /// of large linear layers none at all: SGD and Adam use them where they are computed. The numbers are the same, bit
-  /// for bit. An emitted Model has no backward(), update() and gradients() apart then. Before compile() or the first
-  /// call: user error after it.
+  /// for bit. An emitted Model has no backward(), update() and gradients() apart then, and its program's log no norm of
+  /// them. Before compile() or the first call: user error after it.
   void update_in_backward(bool on = true, Location where = Location::current());
 
   /// One call is a step of `steps` parts of its batch: the inputs are cut into so many along dimension 0, each part

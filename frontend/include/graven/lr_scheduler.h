@@ -252,9 +252,10 @@ class SequentialLR : public LRScheduler {
 ///
 /// Eagerly and in graphs of the same program. A file or a project cannot hold the function, but a table of its values:
 /// that of the steps 0 to `tabulated_steps` - 1, computed when the schedule is made, one table for all groups. A
-/// program that goes on behind it stops with an error. Without a table, saving and emitting such a graph is an error.
-/// It is no part of a SequentialLR and has no warm-up: the function itself may do what they do. state_dict() has the
-/// steps, not the function, as PyTorch's has of functions.
+/// program that goes on behind it stops with an error; an emitted one is refused before its first step where it is to
+/// make more. Without a table, saving and emitting such a graph is an error. It is no part of a SequentialLR and has no
+/// warm-up: the function itself may do what they do. state_dict() has the steps, not the function, as PyTorch's has of
+/// functions.
 struct LambdaLROptions {
   std::int64_t tabulated_steps = 0;  ///< up to 1,000,000
 };

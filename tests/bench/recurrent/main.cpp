@@ -38,7 +38,9 @@ Tensor result(const Layer& layer, const Tensor& x) {
 }
 template <class Layer>
 Tensor result(const Layer& layer, const Tensor& x, const Tensor& lengths) {
-  return nn::utils::rnn::pad_packed_sequence(layer(nn::utils::rnn::pack_padded_sequence(x, lengths)).first).first;
+  return nn::utils::rnn::pad_packed_sequence(
+             layer(nn::utils::rnn::pack_padded_sequence(x, lengths, {.enforce_sorted = false})).first)
+      .first;
 }
 
 template <class Layer>

@@ -1,7 +1,7 @@
 // Sequences of several lengths, padded to one, for the recurrent layers (layers/sequence.h), with PyTorch's names.
 //
 //   using namespace nn::utils::rnn;
-//   nn::PackedSequence packed = pack_padded_sequence(x, lengths, {.batch_first = true});
+//   nn::PackedSequence packed = pack_padded_sequence(x, lengths, {.batch_first = true, .enforce_sorted = false});
 //   auto [out, state] = lstm(packed);                    // each sequence ends where its length says, backwards begins
 //   auto [y, ends] = pad_packed_sequence(out, {.batch_first = true});
 //
@@ -20,7 +20,9 @@ namespace graven::nn::utils::rnn {
 
 struct PackOptions {
   bool batch_first = false;
-  bool enforce_sorted = false;  ///< an error unless lengths descend; not in a graph, which does not know them
+  /// User error unless lengths descend, as in PyTorch, and in a graph that does not know them. What is computed is the
+  /// same without.
+  bool enforce_sorted = true;
 };
 /// Of input[length, batch, ...] (batch first when asked for) the first lengths[batch] steps each, integers from 1 to
 /// length: others are an error where a recurrent layer runs. An integer less precise than i64 is converted.
@@ -57,7 +59,7 @@ std::vector<Tensor> unpad_sequence(const Tensor& padded_sequences, const Tensor&
 
 /// Sequences as pad_sequence() takes them, packed with their lengths, which are at least 1. enforce_sorted: user error
 /// unless lengths descend.
-PackedSequence pack_sequence(const std::vector<Tensor>& sequences, bool enforce_sorted = false,
+PackedSequence pack_sequence(const std::vector<Tensor>& sequences, bool enforce_sorted = true,
                              Location where = Location::current());
 /// The reverse: the sequences, in the order in which they were packed. User error in a graph that does not know their
 /// lengths.
