@@ -31,7 +31,7 @@ struct Options {
   DatasetOptions data;
   std::string weights, output, names, labels;
   std::int64_t topk = 5, show = 10, batch = 1, seed = 0;
-  double bench_seconds = 0;
+  double bench_seconds = 0, rank_timeout = 600;
   std::string bench;
   bool softmax = false, json = false;
   Normalization normalization;
@@ -273,20 +273,52 @@ void fit_to_call(InferenceDescription& description, const Options& options, cons
   }
 }
 
+/// The first rank's inputs for the others, those that all samples share with the first call.
+void share_inputs(InferenceRanks& ranks, const std::vector<TensorDescription>& inputs, const Batch& batch,
+                  std::int64_t rows, bool is_first_call) {
+  for (std::size_t t = 0; t < inputs.size(); ++t)
+    if (inputs[t].batched || is_first_call)
+      ranks.broadcast(batch.row(t, 0),
+                      inputs[t].sample_bytes() * static_cast<std::size_t>(inputs[t].batched ? rows : 1));
+}
+
+/// What ranks besides the first do, which reads the samples and writes the results: the same calls.
+void follow(InferenceModel& model, InferenceRanks& ranks, const Options& options, bool weights_needed) {
+  InferenceDescription description = model.description();
+  start(model, options, weights_needed);
+  std::vector<std::int64_t> sizes(description.symbols.size());
+  ranks.broadcast(sizes.data(), sizes.size() * sizeof(std::int64_t));
+  description.inputs = with_sizes(description.inputs, sizes);
+  description.outputs = with_sizes(description.outputs, sizes);
+  model.resize(sizes.data());
+  const Batch inputs(description.inputs, options.batch), outputs(description.outputs, options.batch);
+  for (bool is_first_call = true;; is_first_call = false) {
+    std::int64_t rows = 0;
+    ranks.broadcast(&rows, sizeof rows);
+    if (rows == 0) return;
+    share_inputs(ranks, description.inputs, inputs, rows, is_first_call);
+    model.forward(inputs.pointers(), rows, outputs.writable());
+  }
+}
+
 void run(InferenceModel& model, const Options& options, bool weights_given) {
   const InferenceDescription& described = model.description();
   require_samples(described.inputs);
+  InferenceRanks* const ranks = model.ranks();
+  if (ranks != nullptr && !ranks->is_first())
+    return follow(model, *ranks, options, weights_given || described.has_weights);
   const bool weights_needed = weights_given || described.has_weights;
   // A set for training and a set for testing: the network is tried on the latter.
   const bool test = has_test_split(options.data, described.inputs);
   const Dataset data = open_dataset(options.data, described.inputs, test ? Split::test : Split::train);
-  const std::vector<std::int64_t> sizes = sizes_in(data, described.inputs, described.symbols);
+  std::vector<std::int64_t> sizes = sizes_in(data, described.inputs, described.symbols);
   InferenceDescription description = described;
   description.inputs = with_sizes(described.inputs, sizes);
   description.outputs = with_sizes(described.outputs, sizes);
   fit_to_call(description, options, data, sizes);
   const BatchSource source(data, description.inputs, options.normalization);
   start(model, options, weights_needed);
+  if (ranks != nullptr) ranks->broadcast(sizes.data(), sizes.size() * sizeof(std::int64_t));
   model.resize(sizes.data());
   Batch inputs(description.inputs, options.batch), outputs(description.outputs, options.batch);
   Report report(description, options, data);
@@ -294,14 +326,20 @@ void run(InferenceModel& model, const Options& options, bool weights_given) {
   const std::int64_t n = data.size();
   double seconds = 0;
   for (std::int64_t first = 0; first < n; first += options.batch) {
-    const std::int64_t count = std::min(options.batch, n - first),
-                       rows = description.batch_is_symbolic ? count : options.batch;
+    const std::int64_t count = std::min(options.batch, n - first);
+    std::int64_t rows = description.batch_is_symbolic ? count : options.batch;
     source.fill(inputs, rows, [&](std::int64_t i) { return first + i % count; });
     const Stopwatch watch;
+    if (ranks != nullptr) {
+      ranks->broadcast(&rows, sizeof rows);
+      share_inputs(*ranks, description.inputs, inputs, rows, first == 0);
+    }
     model.forward(inputs.pointers(), rows, outputs.writable());
     seconds += watch.seconds();
     report.take(outputs, first, count);
   }
+  std::int64_t no_more = 0;
+  if (ranks != nullptr) ranks->broadcast(&no_more, sizeof no_more);
   report.finish(n);
   flush_output();
   std::fprintf(stderr, "%lld samples in %.3f s (%.0f a second)\n", static_cast<long long>(n), seconds,
@@ -317,7 +355,10 @@ void bench(InferenceModel& model, const Options& options, bool weights_given) {
   double first = 0;
   const Stopwatch total;
   // Two calls warm up; then at least five, and as many as the time allows.
-  for (std::int64_t i = -2; i < 5 || (total.seconds() < options.bench_seconds && !timings.full()); ++i) {
+  for (std::int64_t i = -2;; ++i) {
+    bool goes_on = i < 5 || (total.seconds() < options.bench_seconds && !timings.full());
+    if (InferenceRanks* const ranks = model.ranks()) ranks->broadcast(&goes_on, sizeof goes_on);  // clocks differ
+    if (!goes_on) break;
     const Stopwatch watch;
     model.forward(inputs.pointers(), options.batch, outputs.writable());
     const double seconds = watch.seconds();
@@ -402,10 +443,31 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
   a.integer("batch", o.batch, description.batch_is_symbolic ? 1 : description.batch, description.batch, "N",
             "samples a call, at the most");
   o.execution.add_option(a);
+  if (description.tensor_ranks > 1)
+    a.number("rank-timeout", o.rank_timeout, 1, 1e9, "S",
+             "seconds that a rank waits for the others before it gives up");
   a.optional_text("bench", o.bench, "5", "SECONDS", "time calls on random data for so long (5 seconds) and stop");
   a.flag("json", o.json, "print the benchmark as one JSON line");
+  InferenceRanks* ranks = nullptr;
+  const auto fail = [&](const std::exception& error, int status) {
+    std::fflush(stdout);
+    if (ranks != nullptr) return ranks->fail(error.what(), status);
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return status;
+  };
   try {
+    ranks = model.ranks();
+    if (ranks != nullptr && !ranks->is_first() && std::freopen("/dev/null", "w", stdout) == nullptr)
+      throw system_error("/dev/null", "open");
     if (!a.parse(argc, argv)) return 0;
+    if (ranks != nullptr) {
+      ranks->set_time_limit(o.rank_timeout);
+      if (ranks->size() != description.tensor_ranks)
+        throw Error("ranks", "",
+                    std::to_string(description.tensor_ranks) +
+                        " ranks, which have the tensors of the model in parts (enable_tensor_parallel)",
+                    std::to_string(ranks->size()));
+    }
     o.normalization.required = a.given("mean") || a.given("std");
     if (a.given("bench")) {
       char* end = nullptr;
@@ -420,13 +482,9 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
     }
     return 0;
   } catch (const UsageError& error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 2;
+    return fail(error, 2);
   } catch (const std::exception& error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 1;
+    return fail(error, 1);
   }
 }
 

@@ -27,6 +27,7 @@
 // the last.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -45,12 +46,28 @@ struct InferenceDescription {
   const char* graph_hash = "";
   const char* generator = "";  ///< "graven 0.1.0"
   bool on_device = false;      ///< it computes on a device: --device chooses which, and there is no --threads
+  int tensor_ranks = 1;        ///< processes that have the tensors in parts
+};
+
+/// The processes that have the tensors of one model in parts (runtime/ranks.h): each makes the same calls.
+class InferenceRanks {
+ public:
+  virtual ~InferenceRanks() = default;
+  virtual bool is_first() const = 0;
+  virtual int size() const = 0;
+  virtual void set_time_limit(double seconds) = 0;
+  /// The first one's bytes for everybody.
+  virtual void broadcast(void* data, std::size_t bytes) = 0;
+  /// Prints the error as one line and ends all of them; alone it returns the status.
+  virtual int fail(const std::string& text, int status) = 0;
 };
 
 class InferenceModel {
  public:
   virtual ~InferenceModel() = default;
   virtual const InferenceDescription& description() const = 0;
+  /// Nullptr: one process has all of it.
+  virtual InferenceRanks* ranks() { return nullptr; }
   /// Allocates everything and loads the weights, all or nothing. `threads` is 1 or more; of a model on a device it is
   /// the device's number, from 0. `weights` is a path, empty when the program found no file and none was asked for: a
   /// model without weights, or a benchmark, whose weights are then all zero.

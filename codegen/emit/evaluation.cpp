@@ -6,6 +6,7 @@
 
 #include "ir/diagnostic.h"
 #include "ir/json.h"
+#include "ir/ops.h"
 #include "ir/passes/derive_evaluation.h"
 #include "ir/passes/pass.h"
 #include "ir/passes/passes.h"
@@ -82,7 +83,11 @@ std::shared_ptr<const Evaluation> make_evaluation(const ir::Graph& given, const 
   if (options.evaluation) {
     evaluation->graph = *options.evaluation;
   } else if (given.stage == "trace") {
-    if (!ir::evaluation_differs(given)) return nullptr;
+    // Of classes that ranks have in parts, the scores are had by an evaluation of its own.
+    const bool splits_classes = std::any_of(lowered.nodes.begin(), lowered.nodes.end(), [](const ir::Node& n) {
+      return n.is(ir::kIndexOnRank) && n.attributes.flag("ignores");
+    });
+    if (!splits_classes && !ir::evaluation_differs(given)) return nullptr;
     evaluation->graph = ir::evaluation_graph(given);
   } else {
     unknown = ir::evaluation_differs(lowered);

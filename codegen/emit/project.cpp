@@ -225,9 +225,6 @@ void note_extent(const Extent& extent, const EmitOptions& options, EmitReport& r
 
 /// Programs whose ranks have tensors in parts.
 void require_tensor_ranks(const ir::Graph& graph, const Target& target) {
-  if (graph.optimizers.empty())
-    throw UserError(fmt::format("{}: the graph {} has no optimizer: only training programs run on several ranks",
-                                ir::kTensorParallel, graph.name));
   if (target.style.on_device)
     throw UserError(fmt::format("{}: {} has tensors in parts over ranks, and {} has no ranks: expected a target whose "
                                 "programs work in the processor's memory",

@@ -13,7 +13,9 @@
 #include "codegen/emit/blocks.h"
 #include "codegen/emit/computation.h"
 #include "codegen/emit/embedded.h"
+#include "codegen/emit/labels_data.h"
 #include "codegen/emit/memory_text.h"
+#include "codegen/emit/ranks_data.h"
 #include "codegen/emit/schedule_text.h"
 #include "codegen/emit/text.h"
 #include "codegen/kernel_flags.h"
@@ -24,6 +26,7 @@
 #include "ir/diagnostic.h"
 #include "ir/ops.h"
 #include "ir/optimizer_kind.h"
+#include "ir/passes/derive_evaluation.h"
 #include "ir/passes/passes.h"
 #include "ir/rank_layout.h"
 #include "ir/schedule.h"
@@ -143,38 +146,10 @@ class Builder {
                                [](const ir::Gradient& g) { return g.sum != ir::kNone; });
     out_.names.accumulates = accumulates_;
     if (ir::has_stages(graph) && !options.jit_entry) {
-      stage_of_ = ir::stages_of_nodes(graph);
-      const std::int32_t count = ir::count_stages(graph);
-      for (std::size_t n = 0; n < stage_of_.size(); ++n)
-        if (stage_of_[n] >= count)
-          throw UserError(fmt::format("set_stage: {} of {} is of stage {}, and there are {} stages",
-                                      graph.nodes[n].op->name, graph.name, stage_of_[n], count));
-      out_.pipeline.pipeline = out_.names.has_ranks = true;
-      out_.names.engine = "${engine}";
+      stage_of_ = stages_of_project(graph);
+      out_.pipeline.pipeline = true;
     }
-    const bool data_parallel = graph.flag(ir::kDataParallel) && !options.jit_entry;
-    out_.names.tensor_ranks = ir::tensor_ranks(graph);
-    if (out_.names.tensor_ranks > 1) {
-      out_.names.has_ranks = true;
-      out_.names.engine = "${engine}";
-      out_.names.data_group = "peers";
-      out_.names.tensor_bytes = ir::bytes_sent(graph);
-      style_.api_headers.emplace_back("kernels/cpu/team.h");
-    }
-    if (data_parallel) style_.api_headers.emplace_back("kernels/cpu/collectives.h");
-    if (data_parallel || out_.names.tensor_ranks > 1)
-      style_.api_headers.insert(style_.api_headers.end(), {"runtime/collectives.h", "runtime/ranks.h"});
-    if (data_parallel) {
-      out_.names.data_parallel = out_.names.has_ranks = true;
-      out_.names.engine = "${engine}";
-      const ir::Sharding sharding(graph);
-      style_.calls.shared_by_ranks = sharding.stage();
-      out_.names.shares_states = sharding.stage() >= 1;
-      out_.names.shares_gradients = sharding.stage() >= 2;
-      out_.names.shares_parameters = sharding.stage() >= 3;
-      out_.names.shard_min_size = sharding.least();
-      if (sharding.stage() >= 1) style_.program_headers.push_back("runtime/shard.h");
-    }
+    describe_ranks(graph, options, out_.names, style_);
     out_.names.needs = style_.needs;
     out_.names.purpose = out_.names.training ? "A training program and library" : "An inference program and library";
     const std::string licence = fmt::format(
@@ -201,7 +176,7 @@ class Builder {
     evaluation_results();
     out_.names.api_headers = style_.api_headers;
     calls();
-    if (is_pipeline()) pipeline();
+    if (is_pipeline()) describe_pipeline(graph_, plan_, values_, stage_of_, out_.pipeline);
     program();
     out_.names.kernel_flags = kKernelFlags;
     out_.names.kernel_flags_of_gnu = kKernelFlagsOfGnu;
@@ -480,11 +455,7 @@ class Builder {
           list.push_back(v);
       return list;
     };
-    for (const std::vector<ir::ValueId>* list : {&graph_.parameters, &graph_.states})
-      for (const ir::ValueId v : *list)
-        if (const ir::RankLayout layout = ir::layout_of(graph_, v); layout.is_split())
-          out_.memory.part_lines.push_back(
-              fmt::format("GRAVEN_PART({}, {}, {})", string_literal(graph_.value(v).name), layout.dim, layout.blocks));
+    out_.memory.part_lines = part_lines(graph_);
     std::int64_t count = 0, bytes = 0;
     for (const ir::ValueId v : values_.stored()) {
       if (graph_.value(v).kind == ir::ValueKind::constant) out_.stored_constants.push_back(v);
@@ -600,7 +571,7 @@ class Builder {
         if (skipped != ir::kNone) out_.training.skipped.push_back(values_.expression(skipped));
       }
       out_.training.optimizers_of_groups = join(numbers);
-      list_unscaled_gradients();
+      list_unscaled_gradients(graph_, out_.training);
     }
     out_.training.group_count = static_cast<std::int64_t>(rates.size());
     out_.training.learning_rates = join(rates);
@@ -644,36 +615,6 @@ class Builder {
     out_.training.numbers_of_forward = join(numbers);
   }
 
-  /// Of a scaled loss: the gradients that the host sees without the scale. Those of several parts are unscaled where
-  /// they are added up, those that are clipped by their norm or by their magnitude before that; others by the update.
-  void list_unscaled_gradients() {
-    const ir::Uses uses(graph_);
-    const auto is_norm = [&](ir::ValueId factor) {
-      std::vector<ir::ValueId> left = {factor};
-      while (!left.empty()) {
-        const ir::Node* const maker = uses.maker(graph_, left.back());
-        left.pop_back();
-        if (maker == nullptr) continue;
-        if (maker->is(ir::kClipFactor)) return true;
-        left.insert(left.end(), maker->inputs.begin(), maker->inputs.end());
-      }
-      return false;
-    };
-    std::vector<std::string> unscaled;
-    for (const ir::Node& node : graph_.nodes) {
-      if (node.phase != ir::Phase::update || !ir::is_update(*node.op)) continue;
-      const ir::ValueId factor = ir::factor_of(node);
-      if (factor != ir::kNone && !is_norm(factor)) {
-        out_.training.scales_gradients = true;
-        continue;
-      }
-      const ir::InputRange parameters = input_range(node, ir::InputRole::parameter);
-      for (std::size_t i = 0; i < parameters.count; ++i)
-        unscaled.push_back(string_literal(graph_.value(node.inputs[parameters.begin + i]).name));
-    }
-    if (out_.training.scales_gradients) out_.training.unscaled_gradients = join(unscaled);
-  }
-
   /// The losses of an evaluation, and the scores of the classes where its labels are an input.
   void evaluation_results() {
     out_.training.has_evaluation = !evaluation_unknown_ && !graph_.losses.empty();
@@ -701,122 +642,73 @@ class Builder {
       sums = sums && sum;
     }
     out_.training.loss_is_sum = sums;
-    out_.training.ignorable_labels = ignorable_labels(graph, plan, losses);
+    const std::optional<std::size_t> ignorable =
+        batch_symbol_.empty() ? ignorable_labels(graph, plan, losses, batched_inputs()) : std::nullopt;
+    // It is the one that main.cpp states, of all that reads the labels in training.
+    if (ignorable && ignored_label(graph, plan, graph.inputs[*ignorable]) ==
+                         ignored_label(graph_, plan_, graph_.inputs.at(*ignorable)))
+      out_.training.ignorable_labels = fmt::format("{}", *ignorable);
 
+    if (losses.size() != 1) return;
     for (const ir::Node& n : graph.nodes) {
-      // A loss from labels, beside which the probabilities of the classes stay.
+      // A loss from labels, beside which the probabilities of the classes stay; or one of ranks with some classes each.
       const auto spec = std::find_if(n.op->inputs.begin(), n.op->inputs.end(),
                                      [](const ir::InputSpec& i) { return i.classes_of >= 0; });
       const auto probabilities = std::find(n.op->outputs.begin(), n.op->outputs.end(), "probabilities");
-      if (spec == n.op->inputs.end() || probabilities == n.op->outputs.end() || n.phase != ir::Phase::forward) continue;
-      if (losses.size() != 1 || root(plan, losses[0]) != n.outputs[0]) continue;
-      const ir::ValueId taken = n.inputs[static_cast<std::size_t>(spec - n.op->inputs.begin())];
-      const ir::ValueId beside = n.outputs[static_cast<std::size_t>(probabilities - n.op->outputs.begin())];
-      const auto input = std::find_if(graph.inputs.begin(), graph.inputs.end(), [&](ir::ValueId v) {
-        return ir::is_integral(graph.type(v).dtype) && elements_of(graph, plan, v, Moves::in_order)(taken);
-      });
-      if (input == graph.inputs.end()) continue;
-      // The logits of an evaluation are kept; of a training's forward phase, whose backward phase reads them, the
-      // probabilities are.
-      const ir::ValueId scores = root(plan, evaluation_ ? graph.outputs.back() : beside);
-      const Placement& place = plan.placements[at(scores)];
-      const ir::TensorType type = graph.type(evaluation_ ? graph.outputs.back() : beside);
-      if (type.shape.rank() != 2 || (type.dtype != ir::DType::f32 && type.dtype != ir::DType::f64)) continue;
-      if (place.home == Home::arena ? place.buffer < 0 : place.home != Home::parameter && place.home != Home::input)
-        continue;
-      const std::int64_t rows = type.shape[0].maximum(), batch = std::max<std::int64_t>(1, batch_);
-      if (rows % batch != 0) continue;
-      out_.training.scores.push_back({.element = std::string(element_type(type.dtype)),
-                                      .dtype = std::string(ir::name(type.dtype)),
-                                      .maxima = maxima(type.shape),
-                                      .tested = tested(type.shape),
-                                      .expression = values.expression(scores),
-                                      .writable = values.writable_expression_in("", scores),
-                                      .storage = std::max<std::int64_t>(1, type.shape.numel().maximum())});
-      out_.training.has_accuracy = true;
-      if (!style_.predictions_header.empty()) style_.api_headers.push_back(style_.predictions_header);
-      out_.training.score_type = public_type(type.dtype);
-      out_.training.label_input = input - graph.inputs.begin();
-      out_.training.label_type = public_type(graph.type(*input).dtype);
-      out_.training.classes = type.shape.back().maximum();
-      out_.training.times_rows_per_sample = rows == batch ? std::string() : fmt::format(" * {}", rows / batch);
-      out_.training.count_if_used = " count";
-    }
-  }
-
-  /// The input of the labels of the loss, as a number in C++, where a sample whose labels are the ignored one leaves
-  /// the loss as it is without that sample: of all that depends on the batch the loss is made of losses that operators
-  /// compute of labels, which the forward phase reads nowhere else but element by element. Empty otherwise, and for a
-  /// symbolic batch, which is never filled up.
-  std::string ignorable_labels(const ir::Graph& graph, const Plan& plan, const std::vector<ir::ValueId>& losses) const {
-    if (losses.empty() || !batch_symbol_.empty()) return {};
-    for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
-      const ir::ValueId labels = graph.inputs[i];
-      const ir::TensorType& type = graph.type(labels);
-      const std::optional<std::int64_t> ignored = ignored_label(graph, plan, labels);
-      // It is the one that main.cpp states, of all that reads the labels in training.
-      if (!ignored || ignored != ignored_label(graph_, plan_, graph_.inputs.at(i))) continue;
-      if (!out_.signature.inputs.at(i).batched) continue;
-      const auto holds = [&](ir::DType dtype) {
-        return dtype == ir::DType::i32  ? *ignored >= INT32_MIN && *ignored <= INT32_MAX
-               : dtype == ir::DType::i8 ? *ignored >= INT8_MIN && *ignored <= INT8_MAX
-               : dtype == ir::DType::u8 ? *ignored >= 0 && *ignored <= UINT8_MAX
-                                        : dtype == ir::DType::i64;
-      };
-      const ir::ByValue<bool> elements = elements_of(graph, plan, labels, Moves::any);
-      bool others_bear_it = holds(type.dtype);
-      for (const ir::Node& n : graph.nodes) {
-        if (n.phase != ir::Phase::forward) continue;
-        for (std::size_t k = 0; k < n.inputs.size(); ++k) {
-          if (n.inputs[k] == ir::kNone || !elements(n.inputs[k])) continue;
-          const bool is_moved =
-              n.outputs.size() == 1 && elements(n.outputs[0]) && holds(graph.type(n.outputs[0]).dtype);
-          others_bear_it = others_bear_it && (is_labels(n, k) || is_moved || is_elementwise(n));
-        }
-      }
-      const bool all = std::all_of(losses.begin(), losses.end(), [&](ir::ValueId loss) {
-        return is_made_of_labels(graph, plan, elements, root(plan, loss));
-      });
-      if (others_bear_it && all) return fmt::format("{}", i);
-    }
-    return {};
-  }
-  static bool is_elementwise(const ir::Node& node) { return node.op->elementwise() || node.is(ir::kFusedElementwise); }
-  /// Whether the number depends on the batch by losses of these labels alone, of each batch their mean or sum.
-  bool is_made_of_labels(const ir::Graph& graph, const Plan& plan, const ir::ByValue<bool>& labels,
-                         ir::ValueId number) const {
-    const ir::Uses uses(graph);
-    ir::ByValue<bool> of_batch;
-    for (std::size_t i = 0; i < graph.inputs.size(); ++i)
-      of_batch[graph.inputs[i]] = out_.signature.inputs.at(i).batched;
-    for (const ir::Node& n : graph.nodes)
-      if (std::any_of(n.inputs.begin(), n.inputs.end(), [&](ir::ValueId v) { return of_batch(v); }))
-        for (const ir::ValueId v : n.outputs) of_batch[v] = true;
-    std::vector<ir::ValueId> left = {number};
-    bool is_loss = false;
-    while (!left.empty()) {
-      const ir::ValueId v = left.back();
-      left.pop_back();
-      const ir::Node* const maker = uses.maker(graph, v);
-      if (!of_batch(v)) continue;
-      if (maker == nullptr || graph.type(v).shape.numel() != ir::Dim(1)) return false;
-      const auto taken = [&] {
-        for (std::size_t k = 0; k < maker->inputs.size(); ++k)
-          if (is_labels(*maker, k) && labels(maker->inputs[k])) return true;
-        return false;
-      }();
-      if (taken) {
-        const ir::Attribute* reduction = maker->attributes.find("reduction");
-        const auto* const how = reduction != nullptr ? std::get_if<std::string>(reduction) : nullptr;
-        if (v != maker->outputs[0] || how == nullptr || *how == "none") return false;
-        is_loss = true;
-      } else if (is_elementwise(*maker) || root(plan, v) != v || maker->is(ir::kReshape)) {
-        left.insert(left.end(), maker->inputs.begin(), maker->inputs.end());
-      } else {
-        return false;
+      if (n.phase != ir::Phase::forward) continue;
+      if (evaluation_ && n.is(ir::kIndexOnRank) && n.attributes.flag("ignores")) {
+        list_scores(graph, plan, values, n.inputs[0], ir::scores_of(graph), n.attributes.integer("size"));
+      } else if (spec != n.op->inputs.end() && probabilities != n.op->outputs.end() &&
+                 root(plan, losses[0]) == n.outputs[0]) {
+        // The logits of an evaluation are kept; of a training's forward phase, whose backward phase reads them, the
+        // probabilities are.
+        const ir::ValueId beside = n.outputs[static_cast<std::size_t>(probabilities - n.op->outputs.begin())];
+        const ir::ValueId scores = evaluation_ ? graph.outputs.back() : beside;
+        list_scores(graph, plan, values, n.inputs[static_cast<std::size_t>(spec - n.op->inputs.begin())], scores,
+                    graph.type(scores).shape.back().maximum());
       }
     }
-    return is_loss;
+  }
+  std::vector<bool> batched_inputs() const {
+    std::vector<bool> batched;
+    for (const TensorText& input : out_.signature.inputs) batched.push_back(input.batched);
+    return batched;
+  }
+  /// Of labels that are an input: the accuracy, by scores [rows, classes]; of ranks that have some of the classes each,
+  /// `own` is how many.
+  void list_scores(const ir::Graph& graph, const Plan& plan, const ValueNames& values, ir::ValueId labels,
+                   ir::ValueId scores, std::int64_t own) {
+    if (scores == ir::kNone || !out_.training.scores.empty()) return;
+    const auto input = std::find_if(graph.inputs.begin(), graph.inputs.end(), [&](ir::ValueId v) {
+      return ir::is_integral(graph.type(v).dtype) && elements_of(graph, plan, v, Moves::in_order)(labels);
+    });
+    if (input == graph.inputs.end()) return;
+    const ir::TensorType type = graph.type(scores);
+    const ir::ValueId kept = root(plan, scores);
+    const Placement& place = plan.placements[at(kept)];
+    if (type.shape.rank() != 2 || (type.dtype != ir::DType::f32 && type.dtype != ir::DType::f64)) return;
+    if (place.home == Home::arena ? place.buffer < 0 : place.home != Home::parameter && place.home != Home::input)
+      return;
+    const std::int64_t rows = type.shape[0].maximum(), batch = std::max<std::int64_t>(1, batch_);
+    if (rows % batch != 0) return;
+    out_.training.scores.push_back({.element = std::string(element_type(type.dtype)),
+                                    .dtype = std::string(ir::name(type.dtype)),
+                                    .maxima = maxima(type.shape),
+                                    .tested = tested(type.shape),
+                                    .expression = values.expression(kept),
+                                    .writable = values.writable_expression_in("", kept),
+                                    .storage = std::max<std::int64_t>(1, type.shape.numel().maximum())});
+    out_.training.has_accuracy = true;
+    if (!style_.predictions_header.empty()) style_.api_headers.push_back(style_.predictions_header);
+    out_.training.score_type = public_type(type.dtype);
+    out_.training.label_input = input - graph.inputs.begin();
+    out_.training.label_type = public_type(graph.type(*input).dtype);
+    out_.training.classes = type.shape.back().maximum();
+    const bool in_parts = out_.names.tensor_ranks > 1 && classes_of(graph, plan, *input) > out_.training.classes;
+    out_.training.own_classes = in_parts ? own : 0;
+    if (in_parts) out_.training.classes = own * out_.names.tensor_ranks;
+    out_.training.times_rows_per_sample = rows == batch ? std::string() : fmt::format(" * {}", rows / batch);
+    out_.training.count_if_used = " count";
   }
 
   /// The calls, those of repeated blocks as functions, but for host programs, which are compiled and not read.
@@ -1078,80 +970,6 @@ class Builder {
     std::vector<std::string> parts = function.parts;
     main.functions.push_back(std::move(function));
     return parts;
-  }
-
-  /// What stages.h says.
-  void pipeline() {
-    const ir::Uses uses(graph_);
-    for (const ir::Node& node : graph_.nodes)
-      for (const ir::ValueId v : node.inputs)
-        if (v != ir::kNone && uses.maker(v) >= 0 && !node.is(ir::kReceive))
-          if (const std::int32_t from = stage_of_[at(uses.maker(v))], to = stage_of_[at(&node - graph_.nodes.data())];
-              from != to)
-            throw UserError(fmt::format("set_stage: stage {} of {} reads '{}' of stage {}, which it has not received",
-                                        to, graph_.name, graph_.value(v).name, from))
-                .note("stages need the passes split_stages and settle_stages");
-    for (const ir::Crossing& c : ir::crossings(graph_)) {
-      const ir::ValueId v = root(plan_, c.value);
-      const ir::TensorType& type = graph_.type(v);
-      if (plan_.placements[at(v)].home != Home::arena)
-        throw UserError(fmt::format("set_stage: '{}' {} is no value of the arena: it cannot go from stage {} to {}",
-                                    graph_.value(v).name, type.to_string(), c.from, c.to));
-      if (plan_.placements[at(v)].buffer < 0) continue;
-      out_.pipeline.crossings.push_back(fmt::format(
-          "GRAVEN_CROSSING({}, {}, {}, {}, sizeof({}) * static_cast<std::size_t>({}))  // {}", c.from, c.to,
-          ir::name(c.phase), values_.expression(v), element_type(type.dtype),
-          values_.dimension(type.shape.numel(), "size."), comment_text(type.to_string() + " " + graph_.value(v).name)));
-    }
-    const std::vector<std::vector<std::int32_t>> have = ir::stages_of_variables(graph_);
-    const auto add = [&](ir::ValueId v) {
-      std::string line =
-          fmt::format("GRAVEN_STAGES({}, {}", string_literal(graph_.value(v).name), ir::is_changed(graph_, v));
-      for (const std::int32_t s : have[at(v)]) line += fmt::format(", {}", s);
-      out_.pipeline.stage_variables.push_back(line + ")");
-    };
-    for (const ir::ValueId v : values_.stored()) add(v);
-    for (const ir::ValueId v : graph_.states) add(v);
-    for (StageText& stage : out_.pipeline.stages) {
-      stage.line = fmt::format("{:>5}  {:<12}  {:>15}  {:>19}  {}", stage.number, stage.path,
-                               std::ssize(out_.pipeline.stages) - stage.number, arena_bytes_of(stage.number),
-                               modules_of(stage.number));
-    }
-  }
-
-  /// What of the arena a stage's calls touch: nothing else of it becomes memory in a process that runs this stage.
-  std::int64_t arena_bytes_of(std::int32_t stage) const {
-    std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
-    const auto touch = [&](std::int32_t buffer) {
-      if (buffer >= 0)
-        ranges.emplace_back(plan_.buffers[at(buffer)].offset,
-                            plan_.buffers[at(buffer)].offset + plan_.buffers[at(buffer)].bytes);
-    };
-    for (const Step& step : plan_.steps) {
-      if (stage_of_[at(step.node)] != stage) continue;
-      const ir::Node& node = graph_.nodes[at(step.node)];
-      for (const auto* list : {&node.inputs, &node.outputs})
-        for (const ir::ValueId v : *list)
-          if (v != ir::kNone)
-            if (const Placement& p = plan_.placements[at(root(plan_, v))]; p.home == Home::arena) touch(p.buffer);
-      touch(step.workspace);
-    }
-    std::sort(ranges.begin(), ranges.end());
-    std::int64_t bytes = 0, end = 0;
-    for (const auto& [first, last] : ranges) {
-      bytes += std::max<std::int64_t>(0, last - std::max(first, end));
-      end = std::max(end, last);
-    }
-    return bytes;
-  }
-
-  /// "model.transformer.h.{0,1}": the modules that have the stage.
-  std::string modules_of(std::int32_t stage) const {
-    std::vector<std::string> modules;
-    for (const ir::ModuleInfo& m : graph_.modules)
-      if (const auto found = graph_.config.find(std::string(ir::kStageOf) + m.path); found != graph_.config.end())
-        if (std::get<std::int64_t>(found->second) == stage) modules.push_back(m.path);
-    return comment_text(ir::braced(modules));
   }
 
   /// How many calls there are is said once, in the README: another call changes its own lines.

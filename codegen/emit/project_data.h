@@ -157,6 +157,7 @@ struct TrainingText {
   std::vector<ScoresText> scores = {};  ///< one, or none
   std::string score_type = "float", label_type = "std::int64_t", times_rows_per_sample = {}, ignorable_labels = {};
   std::int64_t label_input = 0, classes = 1;
+  std::int64_t own_classes = 0;  ///< of ranks that have some of the classes each: how many; 0: all of them
   std::string count_if_used = " /* count */";
 };
 

@@ -89,6 +89,14 @@ Graph evaluation_graph(const Graph& traced) {
   return graph;
 }
 
+ValueId scores_of(const Graph& evaluation) {
+  const std::vector<std::string>& keys = evaluation.output_tree.keys;
+  const bool is_evaluation = !evaluation.training && evaluation.losses.empty() && !keys.empty();
+  return is_evaluation && keys.size() == evaluation.outputs.size() && keys.back() == "scores"
+             ? evaluation.outputs.back()
+             : kNone;
+}
+
 bool evaluation_differs(const Graph& graph) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
     if (node.phase != Phase::forward) return false;

@@ -12,6 +12,10 @@ namespace graven::ir {
 /// ("scores", [rows, classes]), so that accuracy can be counted. User error when `traced` has no scalar loss.
 Graph evaluation_graph(const Graph& traced);
 
+/// The logits among the outputs of an evaluation graph; kNone where it has none. Ranks that have some of the classes
+/// each have theirs alone.
+ValueId scores_of(const Graph& evaluation);
+
 /// Whether a training graph, at any stage, computes something else in its forward phase than its evaluation would:
 /// random operators, batch statistics. Otherwise the forward phase is the evaluation.
 bool evaluation_differs(const Graph& graph);

@@ -12,6 +12,7 @@
 // changes one node or parameter at a time for as long as that helps, and it takes the best. Behind it shapes are those
 // that one rank has.
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "ir/diagnostic.h"
+#include "ir/passes/derive_evaluation.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
 #include "ir/rank_layout.h"
@@ -83,32 +85,42 @@ class Search {
       if (ways_[n].empty()) return layout_of_free_form(graph_.nodes[n], made.index);
       return ways_[n][choice_[n]].outputs[made.index];
     }
-    if (follows_(v) != kNone) return variable(follows_(v));
-    if (const Place kept = keeper_(v); kept.node >= 0)
-      return ways_[at(kept.node)][choice_[at(kept.node)]].inputs[kept.index];
-    return is_variable_(v) ? variable(v) : RankLayout{};
+    return variable(v);
   }
   RankLayout home(ValueId v) const {
     const auto found = marks_.find(v);
     return found != marks_.end() && !is_variable_(v) ? found->second : raw(v);
   }
-  RankLayout variable(ValueId v) const { return candidates_(v)[variable_choice_(v)]; }
+  /// Of a variable: its own, the one of the parameter whose state or sum it is, or the one in which the operator takes
+  /// it that changes it. Whole otherwise.
+  RankLayout variable(ValueId v) const {
+    if (is_variable_(v)) return candidates_(v)[variable_choice_(v)];
+    const Owner& owner = owners_(v);
+    if (owner.parameter != kNone) return variable(owner.parameter);
+    return owner.reader.node < 0
+               ? RankLayout{}
+               : ways_[at(owner.reader.node)][choice_[at(owner.reader.node)]].inputs[owner.reader.index];
+  }
   /// In which a node reads an input.
   RankLayout demand(std::size_t n, std::size_t i) const {
     if (!ways_[n].empty()) return ways_[n][choice_[n]].inputs[i];
     const Node& node = graph_.nodes[n];
-    if (is_update(*node.op)) {
-      const std::int64_t place = entry_of(node, i);
-      return place < 0 ? RankLayout{} : variable_behind(node.inputs[at(place)]);
-    }
+    if (is_update(*node.op)) return variable(parameter_of(node, i));
     if (node.is(kAccumulate, kAllReduce)) return layout_of_sum(node, i);
     const RankLayout own = home(node.inputs[i]);
     return own.is_partial() ? RankLayout{} : own;
   }
+  /// In which the graph returns a value: whole, but for the scores of an evaluation, of which the ranks may have some
+  /// classes each.
+  RankLayout result(ValueId v) const {
+    const RankLayout there = home(v);
+    return v == scores_ && there == RankLayout::split(1) ? there : RankLayout{};
+  }
   /// In which the graph itself reads a value.
   std::vector<RankLayout> results(ValueId v) const {
-    std::vector<RankLayout> wanted(is_whole_(v) ? 1 : 0);
-    for (const ValueId p : becomes_(v)) wanted.push_back(variable_behind(p));
+    std::vector<RankLayout> wanted;
+    if (is_whole_(v)) wanted.push_back(result(v));
+    for (const ValueId p : becomes_(v)) wanted.push_back(variable(variables_(p)));
     return wanted;
   }
 
@@ -118,13 +130,19 @@ class Search {
     std::size_t index = 0;
   };
 
+  /// Whose layout a variable has that has no choice of its own.
+  struct Owner {
+    ValueId parameter = kNone;
+    Place reader;
+  };
+
   /// Updates, and what takes any number of tensors as they are.
   static bool is_free_form(const Node& node) {
-    return is_update(*node.op) || node.is(kClipFactor, kGradientNorm, kAccumulate, kAllReduce);
+    return is_update(*node.op) || node.is(kClipFactor, kGradientNorm, kFiniteStep, kAccumulate, kAllReduce);
   }
 
-  /// Of an update's input, the position of the parameter of the same entry; -1 of numbers.
-  static std::int64_t entry_of(const Node& node, std::size_t i) {
+  /// Of an update's input, the parameter of the same entry; kNone of numbers.
+  ValueId parameter_of(const Node& node, std::size_t i) const {
     const InputRange parameters = input_range(node, InputRole::parameter);
     for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
       const InputRange range = input_range(*node.op, node.inputs.size(), s);
@@ -132,9 +150,9 @@ class Search {
       const InputRole role = node.op->inputs[s].role;
       const bool is_of_parameter =
           role == InputRole::parameter || role == InputRole::gradient || role == InputRole::state;
-      return is_of_parameter ? static_cast<std::int64_t>(parameters.begin + (i - range.begin)) : -1;
+      return is_of_parameter ? variables_(node.inputs[parameters.begin + (i - range.begin)]) : kNone;
     }
-    return -1;
+    return kNone;
   }
   /// Sums of a gradient, over parts and over ranks, have the layout of the parameter, as its memory has.
   RankLayout layout_of_sum(const Node& node, std::size_t input) const {
@@ -143,20 +161,10 @@ class Search {
   }
   RankLayout layout_of_free_form(const Node& node, std::size_t output) const {
     if (node.is(kAccumulate, kAllReduce)) return layout_of_sum(node, 0);
-    for (const auto& [input, out] : donated_by(node))
-      if (out == output) {
-        const std::int64_t place = entry_of(node, input);
-        if (place >= 0) return variable_behind(node.inputs[at(place)]);
-      }
+    if (is_update(*node.op))
+      for (const auto& [input, out] : donated_by(node))
+        if (out == output) return variable(parameter_of(node, input));
     return {};
-  }
-  /// Of a parameter, or of what an update has made of it.
-  RankLayout variable_behind(ValueId v) const {
-    const ValueId variable_id = variables_(v);
-    if (variable_id == kNone) return {};
-    return follows_(variable_id) != kNone ? variable(follows_(variable_id))
-           : is_variable_(variable_id)    ? variable(variable_id)
-                                          : raw(variable_id);
   }
 
   /// A dimension of which slices are cut may be split in as many blocks.
@@ -180,27 +188,22 @@ class Search {
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
         if (node.inputs[i] != kNone) readers_[node.inputs[i]].push_back({static_cast<NodeId>(n), i});
       for (std::size_t i = 0; i < node.outputs.size(); ++i) maker_[node.outputs[i]] = {static_cast<NodeId>(n), i};
-      if (is_update(*node.op)) {
-        for (const auto& [input, output] : donated_by(node)) {
-          const std::int64_t place = entry_of(node, input);
-          if (place >= 0 && place != static_cast<std::int64_t>(input) && maker_(node.inputs[input]).node < 0)
-            follows_[node.inputs[input]] = variables_(node.inputs[at(place)]);
-        }
-      } else {
-        for (const auto& [input, output] : donated_by(node)) {
-          const ValueId v = node.inputs[input];
-          if (maker_(v).node >= 0 || is_free_form(node)) continue;
-          keeper_[v] = {static_cast<NodeId>(n), input};
-        }
+      for (const auto& [input, output] : donated_by(node)) {
+        const ValueId v = node.inputs[input];
+        if (maker_(v).node >= 0) continue;
+        const ValueId parameter = is_update(*node.op) ? parameter_of(node, input) : kNone;
+        if (parameter != kNone && parameter != variables_(v)) owners_[v].parameter = parameter;
+        if (!is_free_form(node)) owners_[v].reader = {static_cast<NodeId>(n), input};
       }
     }
     for (const Gradient& g : graph_.gradients) {
-      if (g.sum != kNone) follows_[g.sum] = g.parameter;
+      if (g.sum != kNone) owners_[g.sum].parameter = g.parameter;
       find_sums(g.value, g.parameter);
       for (const Donation& d : graph_.donations)
         if (d.variable == g.sum && g.sum != kNone) find_sums(d.value, g.parameter);
     }
     for (const ValueId v : graph_.outputs) is_whole_[v] = true;
+    if (graph_.flag(kLayoutsChosen)) scores_ = scores_of(graph_);
     for (const Loss& l : graph_.losses) {
       is_whole_[l.value] = true;
       if (l.gradient != kNone) is_whole_[l.gradient] = true;
@@ -217,7 +220,7 @@ class Search {
       const Node& node = graph_.nodes[at(made.node)];
       if (node.is(kAccumulate, kAllReduce)) {
         sums_of_[v] = parameter;
-        if (node.is(kAccumulate)) follows_[node.inputs[0]] = parameter;
+        if (node.is(kAccumulate)) owners_[node.inputs[0]].parameter = parameter;
         v = node.inputs[node.is(kAccumulate) ? 1 : 0];
       } else if (node.op->elementwise() && sums_of_(v) == kNone && !node.inputs.empty() &&
                  graph_.type(node.inputs[0]) == graph_.type(v)) {
@@ -261,8 +264,7 @@ class Search {
       is_variable_[v] = true;
       const auto mark = marks_.find(v);
       const Shape& shape = graph_.type(v).shape;
-      const bool is_kept = keeper_(v).node >= 0;
-      if (is_kept) keeper_[v] = {};
+      const bool is_kept = owners_(v).reader.node >= 0;
       if (mark == marks_.end()) {
         candidates.push_back({});
         if (chosen || is_kept || whole(v) != nullptr || marks_.empty()) continue;
@@ -447,8 +449,7 @@ class Search {
       const Node& node = graph_.nodes[at(reader.node)];
       if (!is_update(*node.op)) continue;
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
-        if (node.inputs[i] != kNone && entry_of(node, i) == static_cast<std::int64_t>(reader.index))
-          around.insert(node.inputs[i]);
+        if (node.inputs[i] != kNone && parameter_of(node, i) == v) around.insert(node.inputs[i]);
     }
     for (std::size_t u = 0; u < graph_.values.size(); ++u) {
       const auto& of = becomes_(static_cast<ValueId>(u));
@@ -493,10 +494,11 @@ class Search {
   ByValue<std::vector<RankLayout>> candidates_;  ///< of variables
   ByValue<std::size_t> variable_choice_;
   ByValue<bool> is_variable_, is_whole_, candidates_in_blocks_;
-  ByValue<ValueId> follows_{kNone};    ///< of a state: the parameter that it has the layout of
+  ValueId scores_ = kNone;             ///< of an evaluation
+  ByValue<Owner> owners_;              ///< of states, sums and buffers
   ByValue<ValueId> variables_{kNone};  ///< by version of one
   ByValue<ValueId> sums_of_{kNone};    ///< of a sum or mean of gradients: the parameter
-  ByValue<Place> maker_, keeper_;      ///< who makes it; of a state that is no optimizer's, who changes it
+  ByValue<Place> maker_;
   ByValue<std::vector<Place>> readers_;
   ByValue<std::vector<ValueId>> becomes_;  ///< variables that hold it, or whose gradient it is
 };
@@ -531,7 +533,9 @@ class Splitter {
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       if (node.inputs[i] != kNone)
         node.inputs[i] = in_layout(node.inputs[i], search_.demand(n, i), node.origins, node.phase);
-    if (node.is(kClipFactor) || node.is(kGradientNorm)) join_norms(node);
+    if (node.is(kClipFactor) || node.is(kGradientNorm)) join_norms(node, node.attributes.at("norm_type"));
+    // The largest element of a part is finite where all are.
+    if (node.is(kFiniteStep)) join_norms(node, std::numeric_limits<double>::infinity());
     if (way != nullptr && way->nodes != nullptr) {
       const std::vector<ValueId> made = way->nodes(graph_, node, node.inputs, search_.ranks());
       for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -550,18 +554,20 @@ class Splitter {
     for (const ValueId v : outputs) give(v, node.origins, there);
   }
 
-  /// The norm of gradients of which a rank has parts: of those alone, and then of what all ranks have found, and of the
-  /// others.
-  void join_norms(Node& node) {
+  /// What is asked of gradients together of which a rank has parts: of the norm of those alone that each rank has, and
+  /// of the others.
+  void join_norms(Node& node, const Attribute& norm_type) {
     std::vector<ValueId> parts, others;
-    for (const ValueId v : node.inputs) (is_part_(v) ? parts : others).push_back(v);
+    const std::size_t count = input_range(*node.op, node.inputs.size(), 0).count;
+    for (std::size_t i = 0; i < count; ++i) (is_part_(node.inputs[i]) ? parts : others).push_back(node.inputs[i]);
     if (parts.empty()) return;
     const std::string name = graph_.value(node.outputs[0]).name;
-    const ValueId own = graph_.add_node(kGradientNorm, parts, {{"norm_type", node.attributes.at("norm_type")}},
-                                        node.origins, node.phase, name + ".own_norm")[0];
+    const ValueId own = graph_.add_node(kGradientNorm, parts, {{"norm_type", norm_type}}, node.origins, node.phase,
+                                        name + ".own_norm")[0];
     const ValueId row =
         graph_.add_node(kReshape, {own}, {{"shape", Shape{1}}}, node.origins, node.phase, name + ".own_norm_row")[0];
     others.push_back(convert(row, RankLayout::split(0), {}, node.origins, node.phase, name + ".norms"));
+    others.insert(others.end(), node.inputs.begin() + static_cast<std::ptrdiff_t>(count), node.inputs.end());
     node.inputs = others;
   }
 
@@ -605,7 +611,7 @@ class Splitter {
     const auto as_variable = [&](ValueId& v, ValueId variable) {
       v = in_layout(v, layout_(variable), {}, Phase::update);
     };
-    for (ValueId& v : graph_.outputs) whole(v);
+    for (ValueId& v : graph_.outputs) v = in_layout(v, search_.result(v), {}, Phase::update);
     for (Loss& l : graph_.losses) {
       whole(l.value);
       whole(l.gradient);
@@ -643,7 +649,6 @@ void require_alone(const Graph& graph, const char* what, bool asks) {
 void split_tensors(Graph& graph, const PassOptions&) {
   require_alone(graph, "stages of a pipeline (set_stage)", has_stages(graph));
   require_alone(graph, "shards of states, gradients or parameters (enable_zero)", graph.number(kZeroStage).has_value());
-  require_alone(graph, "scaled losses (set_grad_scaler)", scales_losses(graph));
   const Graph whole = graph;
   Search search(whole);
   search.run();

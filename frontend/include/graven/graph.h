@@ -150,9 +150,10 @@ class GraphBase {
   /// weights of linear layers gives layers by columns and rows, attention by heads, a table of words by rows and a
   /// cross entropy of parts of the classes (Shoeybi et al., Megatron-LM, 2019). All ranks compute one batch; with
   /// enable_data_parallel(), rows of so many ranks have batches of their own. A step is the same as without, within the
-  /// rounding of sums; checkpoints are whole. The emitted program runs on as many ranks, or a multiple; in the host's
-  /// process a graph is one rank, which has all. User error after the graph was recorded, for a number below 1, and
-  /// with enable_zero(), set_stage() or set_grad_scaler().
+  /// rounding of sums; checkpoints are whole. The emitted program runs on as many ranks, or a multiple, and that of a
+  /// graph that only infers on as many, of which the first reads and prints; in the host's process a graph is one rank,
+  /// which has all. User error after the graph was recorded, for a number below 1, and with enable_zero() or
+  /// set_stage().
   void enable_tensor_parallel(std::int64_t ranks, Location where = Location::current());
 
   /// The losses' gradients begin with the scaler's scale, and are divided by it before they are clipped. An optimizer

@@ -4,6 +4,9 @@
 
 #include "model.h"
 #include "runtime/infer.h"
+{% if tensor_ranks > 1 %}
+#include "runtime/ranks.h"
+{% endif %}
 
 namespace runtime = graven::runtime;
 
@@ -16,8 +19,29 @@ constexpr const char* kGraphHash = &GRAVEN_TEXT(@{ constant_prefix }@_GRAPH)[6];
 
 using graven::runtime::DType;
 
+{% if tensor_ranks > 1 %}
+/// Those that have the tensors in parts.
+class AllRanks final : public runtime::InferenceRanks {
+ public:
+  bool is_first() const override { return ranks_.is_first(); }
+  int size() const override { return ranks_.size(); }
+  void set_time_limit(double seconds) override { ranks_.set_time_limit(seconds); }
+  void broadcast(void* data, std::size_t bytes) override { ranks_.broadcast(data, bytes); }
+  int fail(const std::string& text, int status) override { return ranks_.fail(text, status); }
+
+ private:
+  runtime::Ranks& ranks_ = runtime::Ranks::all();
+};
+
+{% endif %}
 class Program final : public runtime::InferenceModel {
  public:
+{% if tensor_ranks > 1 %}
+  runtime::InferenceRanks* ranks() override {
+    if (!ranks_) ranks_ = std::make_unique<AllRanks>();
+    return ranks_.get();
+  }
+{% endif %}
   const runtime::InferenceDescription& description() const override {
     static const runtime::InferenceDescription text{
         .name = @{ name_literal }@,
@@ -46,6 +70,9 @@ class Program final : public runtime::InferenceModel {
 {% if on_device %}
         .on_device = true,
 {% endif %}
+{% if tensor_ranks > 1 %}
+        .tensor_ranks = @{ tensor_ranks }@,
+{% endif %}
     };
     return text;
   }
@@ -71,6 +98,9 @@ class Program final : public runtime::InferenceModel {
   }
 
  private:
+{% if tensor_ranks > 1 %}
+  std::unique_ptr<AllRanks> ranks_;
+{% endif %}
   std::unique_ptr<@{ namespace }@::Model> model_;
 {% if length(other_symbols) > 0 %}
   std::int64_t sizes_[@{ length(other_symbols) }@] = {@{ largest_sizes }@};

@@ -19,11 +19,36 @@ using Device = @{ device_type }@;
 @{ level_choice }@
 
 @{ places }@
+{% if tensor_ranks > 1 %}
+namespace {
+
+runtime::RankTeam<Team> team;
+
+/// The ranks that each have a part of each tensor, for whoever runs kernels; returns which of them this is.
+std::int64_t join_ranks(Device& device) {
+  if (Model::is_first_rank_alone) return 0;
+  if (runtime::Ranks::all().size() != @{ tensor_ranks }@)
+    throw std::runtime_error("ranks: expected @{ tensor_ranks }@ of them, each with its part of each tensor, found " +
+                             std::to_string(runtime::Ranks::all().size()));
+  runtime::Ranks::divide(@{ tensor_ranks }@);
+  device.execution().set_team(&team);
+  return runtime::Ranks::team().rank();
+}
+
+}  // namespace
+
+{% endif %}
 struct [[gnu::visibility("hidden")]] Weights::Memory {
   Memory(Device& device, int number) : number(number) {
 #define GRAVEN_FIXED(name, dtype, path, ...) weights.add(param.name, path, runtime::DType::dtype, {__VA_ARGS__});
 #define GRAVEN_PREPARED(name, dtype, path, ...) computed.add(prepared.name, path, runtime::DType::dtype, {__VA_ARGS__});
 #include "params.h"
+{% if tensor_ranks > 1 %}
+    const std::int64_t rank = join_ranks(device);
+#define GRAVEN_PART(path, dimension, count) \
+  weights.cut(path, {.dim = dimension, .blocks = count, .ranks = @{ tensor_ranks }@, .rank = rank});
+#include "params.h"
+{% endif %}
 {% if has_prepared %}
     Device::require_memory(weights.bytes() + computed.bytes(), "weights");
     computed.allocate(device);
@@ -44,6 +69,9 @@ struct [[gnu::visibility("hidden")]] Weights::Memory {
 
 struct [[gnu::visibility("hidden")]] Model::Memory {
   Memory(std::shared_ptr<const Weights> given, int number) : weights(std::move(given)), device(number) {
+{% if tensor_ranks > 1 %}
+    join_ranks(device);
+{% endif %}
 {% if on_device %}
 {% for input in inputs %}
     inputs.add(in.@{ input.member }@, @{ input.storage }@);

@@ -81,4 +81,11 @@ int test() {
 }  // namespace
 }  // namespace @{ namespace }@
 
+{% if tensor_ranks > 1 %}
+int main() {
+  @{ namespace }@::Model::is_first_rank_alone = true;
+  return @{ namespace }@::test();
+}
+{% else %}
 int main() { return @{ namespace }@::test(); }
+{% endif %}

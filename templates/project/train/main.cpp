@@ -20,6 +20,9 @@
 {% if shares_states or tensor_ranks > 1 %}
 #include "runtime/ranks.h"
 {% endif %}
+{% if own_classes > 0 %}
+#include "runtime/predictions.h"
+{% endif %}
 {% if pipeline %}
 #include "runtime/pipeline.h"
 {% endif %}
@@ -245,7 +248,18 @@ class Program final : public runtime::TrainableModel {
       ++sums.labels;
     }
 {% endif %}
-{% if has_accuracy and not on_device %}
+{% if has_accuracy and own_classes > 0 %}
+    // Each rank has the scores of its own classes.
+    const auto scores = model_->scores();
+    const auto predicted = runtime::predictions_of_ranks(static_cast<const @{ score_type }@*>(scores.data), scores.shape[0],
+                                                         @{ own_classes }@, runtime::Ranks::team());
+    const auto* labels = static_cast<const @{ label_type }@*>(inputs[@{ label_input }@]);
+    for (std::int64_t row = 0; row < count@{ times_rows_per_sample }@; ++row) {
+      if (labels[row] < 0 || labels[row] >= @{ classes }@) continue;  // ignored by the loss as well
+      sums.correct += predicted[static_cast<std::size_t>(row)] == labels[row];
+      ++sums.labels;
+    }
+{% else if has_accuracy and not on_device %}
     const auto scores = model_->scores();
     const auto* score = static_cast<const @{ score_type }@*>(scores.data);  // [rows, classes]
     const auto* labels = static_cast<const @{ label_type }@*>(inputs[@{ label_input }@]);

@@ -1,0 +1,148 @@
+#include "codegen/emit/ranks_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "codegen/emit/text.h"
+#include "ir/analysis.h"
+#include "ir/diagnostic.h"
+#include "ir/ops.h"
+#include "ir/rank_layout.h"
+#include "ir/sharding.h"
+#include "ir/stages.h"
+
+namespace graven::codegen {
+
+namespace {
+
+/// What of the arena a stage's calls touch: nothing else of it becomes memory in a process that runs this stage.
+std::int64_t arena_bytes_of(const ir::Graph& graph, const Plan& plan, const std::vector<std::int32_t>& stage_of_node,
+                            std::int32_t stage) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+  const auto touch = [&](std::int32_t buffer) {
+    if (buffer >= 0)
+      ranges.emplace_back(plan.buffers[at(buffer)].offset,
+                          plan.buffers[at(buffer)].offset + plan.buffers[at(buffer)].bytes);
+  };
+  for (const Step& step : plan.steps) {
+    if (stage_of_node[at(step.node)] != stage) continue;
+    const ir::Node& node = graph.nodes[at(step.node)];
+    for (const auto* list : {&node.inputs, &node.outputs})
+      for (const ir::ValueId v : *list)
+        if (v != ir::kNone)
+          if (const Placement& p = plan.placements[at(root(plan, v))]; p.home == Home::arena) touch(p.buffer);
+    touch(step.workspace);
+  }
+  std::sort(ranges.begin(), ranges.end());
+  std::int64_t bytes = 0, end = 0;
+  for (const auto& [first, last] : ranges) {
+    bytes += std::max<std::int64_t>(0, last - std::max(first, end));
+    end = std::max(end, last);
+  }
+  return bytes;
+}
+
+/// "model.transformer.h.{0,1}": the modules that have the stage.
+std::string modules_of(const ir::Graph& graph, std::int32_t stage) {
+  std::vector<std::string> modules;
+  for (const ir::ModuleInfo& m : graph.modules)
+    if (const auto found = graph.config.find(std::string(ir::kStageOf) + m.path); found != graph.config.end())
+      if (std::get<std::int64_t>(found->second) == stage) modules.push_back(m.path);
+  return comment_text(ir::braced(modules));
+}
+
+}  // namespace
+
+std::vector<std::int32_t> stages_of_project(const ir::Graph& graph) {
+  std::vector<std::int32_t> stages = ir::stages_of_nodes(graph);
+  const std::int32_t count = ir::count_stages(graph);
+  for (std::size_t n = 0; n < stages.size(); ++n)
+    if (stages[n] >= count)
+      throw UserError(fmt::format("set_stage: {} of {} is of stage {}, and there are {} stages",
+                                  graph.nodes[n].op->name, graph.name, stages[n], count));
+  return stages;
+}
+
+void describe_ranks(const ir::Graph& graph, const EmitOptions& options, ProjectNames& names, TargetStyle& style) {
+  if (ir::has_stages(graph) && !options.jit_entry) {
+    names.has_ranks = true;
+    names.engine = "${engine}";
+  }
+  const bool data_parallel = graph.flag(ir::kDataParallel) && !options.jit_entry;
+  names.tensor_ranks = ir::tensor_ranks(graph);
+  if (names.tensor_ranks > 1) {
+    names.has_ranks = true;
+    names.engine = "${engine}";
+    names.data_group = "peers";
+    names.tensor_bytes = ir::bytes_sent(graph);
+    style.api_headers.emplace_back("kernels/cpu/team.h");
+  }
+  if (data_parallel) style.api_headers.emplace_back("kernels/cpu/collectives.h");
+  if (data_parallel || names.tensor_ranks > 1)
+    style.api_headers.insert(style.api_headers.end(), {"runtime/collectives.h", "runtime/ranks.h"});
+  if (data_parallel) {
+    names.data_parallel = names.has_ranks = true;
+    names.engine = "${engine}";
+    const ir::Sharding sharding(graph);
+    style.calls.shared_by_ranks = sharding.stage();
+    names.shares_states = sharding.stage() >= 1;
+    names.shares_gradients = sharding.stage() >= 2;
+    names.shares_parameters = sharding.stage() >= 3;
+    names.shard_min_size = sharding.least();
+    if (sharding.stage() >= 1) style.program_headers.push_back("runtime/shard.h");
+  }
+}
+
+std::vector<std::string> part_lines(const ir::Graph& graph) {
+  std::vector<std::string> lines;
+  for (const std::vector<ir::ValueId>* list : {&graph.parameters, &graph.states})
+    for (const ir::ValueId v : *list)
+      if (const ir::RankLayout layout = ir::layout_of(graph, v); layout.is_split())
+        lines.push_back(
+            fmt::format("GRAVEN_PART({}, {}, {})", string_literal(graph.value(v).name), layout.dim, layout.blocks));
+  return lines;
+}
+
+void describe_pipeline(const ir::Graph& graph, const Plan& plan, const ValueNames& values,
+                       const std::vector<std::int32_t>& stage_of_node, PipelineText& text) {
+  const ir::Uses uses(graph);
+  for (const ir::Node& node : graph.nodes)
+    for (const ir::ValueId v : node.inputs)
+      if (v != ir::kNone && uses.maker(v) >= 0 && !node.is(ir::kReceive))
+        if (const std::int32_t from = stage_of_node[at(uses.maker(v))],
+            to = stage_of_node[at(&node - graph.nodes.data())];
+            from != to)
+          throw UserError(fmt::format("set_stage: stage {} of {} reads '{}' of stage {}, which it has not received", to,
+                                      graph.name, graph.value(v).name, from))
+              .note("stages need the passes split_stages and settle_stages");
+  for (const ir::Crossing& c : ir::crossings(graph)) {
+    const ir::ValueId v = root(plan, c.value);
+    const ir::TensorType& type = graph.type(v);
+    if (plan.placements[at(v)].home != Home::arena)
+      throw UserError(fmt::format("set_stage: '{}' {} is no value of the arena: it cannot go from stage {} to {}",
+                                  graph.value(v).name, type.to_string(), c.from, c.to));
+    if (plan.placements[at(v)].buffer < 0) continue;
+    text.crossings.push_back(fmt::format(
+        "GRAVEN_CROSSING({}, {}, {}, {}, sizeof({}) * static_cast<std::size_t>({}))  // {}", c.from, c.to,
+        ir::name(c.phase), values.expression(v), element_type(type.dtype),
+        values.dimension(type.shape.numel(), "size."), comment_text(type.to_string() + " " + graph.value(v).name)));
+  }
+  const std::vector<std::vector<std::int32_t>> have = ir::stages_of_variables(graph);
+  const auto add = [&](ir::ValueId v) {
+    std::string line =
+        fmt::format("GRAVEN_STAGES({}, {}", string_literal(graph.value(v).name), ir::is_changed(graph, v));
+    for (const std::int32_t s : have[at(v)]) line += fmt::format(", {}", s);
+    text.stage_variables.push_back(line + ")");
+  };
+  for (const ir::ValueId v : values.stored()) add(v);
+  for (const ir::ValueId v : graph.states) add(v);
+  for (StageText& stage : text.stages) {
+    stage.line = fmt::format("{:>5}  {:<12}  {:>15}  {:>19}  {}", stage.number, stage.path,
+                             std::ssize(text.stages) - stage.number,
+                             arena_bytes_of(graph, plan, stage_of_node, stage.number), modules_of(graph, stage.number));
+  }
+}
+
+}  // namespace graven::codegen
