@@ -3,9 +3,9 @@
 //   std::shared_ptr<const Evaluation> evaluation = make_evaluation(traced, lowered, options);
 //   if (evaluation) evaluation->plan.arena_bytes(); // in the memory of the training arena
 //
-// Only networks that are another function when they are evaluated (batch norm, dropout), and those whose ranks have some
-// of the classes each, have one; for the others the training's forward phase is the evaluation. Parameters and buffers are the training graph's, values of the arena are
-// its own.
+// Only networks that are another function when they are evaluated (batch norm, dropout), and those whose ranks have
+// some of the classes each, have one; for the others the training's forward phase is the evaluation. Parameters and
+// buffers are the training graph's, values of the arena are its own.
 #pragma once
 
 #include <filesystem>

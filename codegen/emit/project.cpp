@@ -369,6 +369,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
     for (const auto& [path, text] : files) before.insert(path);
     add_copied(files, {"runtime/" + kind + ".h"});
     if (data.pipeline.pipeline) add_copied(files, {"runtime/pipeline.h"});
+    if (data.training.own_classes > 0) add_copied(files, {"runtime/predictions.h"});
     d["main_runtime_sources"] = sources_in(files, before);
     std::set<std::string> busy, others = before;
     for (const auto& [path, text] : files) (busy_sources().count(path) ? others : busy).insert(path);

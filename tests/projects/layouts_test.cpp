@@ -25,6 +25,8 @@
 #include "tests/frontend/error_text.h"
 #include "tests/projects/data.h"
 #include "tests/projects/launchers.h"
+#include "tests/projects/networks.h"
+#include "tests/projects/workplace.h"
 
 namespace graven {
 namespace {
@@ -35,27 +37,17 @@ using tests::kClasses;
 using tests::kFeatures;
 using tests::Launcher;
 using tests::launchers;
-using tests::read_file;
 
-fs::path work() { return fs::path(GRAVEN_BINARY_DIR) / "layouts_work"; }
-std::string path(const std::string& out) { return (work() / out).string(); }
-std::string program(const std::string& project, const Launcher& l) {
-  return (work() / project / ("build-" + l.name) / project).string();
-}
-void build(const std::string& project, const Launcher& l) {
-  tests::build_project(work() / project, l.name, {"-DGRAVEN_MPI=ON", "-DMPI_CXX_COMPILER=" + l.compiler});
-}
+const tests::Workplace kPlace("layouts_work");
+fs::path work() { return kPlace.folder(); }
+std::string path(const std::string& out) { return kPlace.path(out); }
+std::string program(const std::string& project, const Launcher& l) { return kPlace.program(project, l); }
+void build(const std::string& project, const Launcher& l) { kPlace.build(project, l); }
 void train(const std::string& project, const Launcher& l, int ranks, const std::string& out,
            const std::vector<std::string>& more) {
-  std::vector<std::string> options = {"--out", path(out), "--seed", "5", "--threads", "1"};
-  options.insert(options.end(), more.begin(), more.end());
-  const ProcessResult r = tests::run_ranks(l, ranks, program(project, l), options, work());
-  EXPECT_EQ(r.exit_status, 0) << r.output;
+  kPlace.train(project, l, ranks, out, more);
 }
-void expect_near(const std::string& a, const std::string& b, double bound) {
-  for (const char* file : {"/latest/weights.safetensors", "/latest/optimizer.safetensors"})
-    EXPECT_LT(tests::difference(path(a) + file, path(b) + file), bound) << a << ", " << b << file;
-}
+void expect_near(const std::string& a, const std::string& b, double bound) { kPlace.expect_near(a, b, bound); }
 
 /// The conversions of an emitted project, "from to".
 std::vector<std::string> conversions(const std::string& project) {
@@ -68,37 +60,23 @@ std::vector<std::string> conversions(const std::string& project) {
 
 constexpr std::int64_t kBatch = 4, kSamples = 48;
 
-struct Perceptron : nn::Module<Perceptron> {
-  nn::Linear first = child("first", nn::Linear(kFeatures, 96)), second = child("second", nn::Linear(96, 24)),
-             third = child("third", nn::Linear(24, kClasses));
-  nn::Dropout dropout = child("dropout", nn::Dropout(0.2));
-  Tensor forward(const Tensor& x) { return third(relu(second(dropout(relu(first(x)))))); }
-};
-
-/// Two optimizers, one clips; and an average of the weights that reads what all ranks have updated.
-struct Classify : nn::Graph<Classify> {
-  Perceptron model = child("model", Perceptron());
-  Perceptron average = child("average", Perceptron());
-  optim::SGD sgd{model.first.parameters(), {.lr = 0.05, .momentum = 0.9, .clip_grad_max_norm = 0.05}};
-  // A large epsilon: steps go by the size of gradients, not by the sign of those that are rounding alone.
-  optim::AdamW adam{{model.second.weight, model.second.bias, model.third.weight, model.third.bias},
-                    {.lr = 0.02, .eps = 0.05, .weight_decay = 0.01}};
-  explicit Classify(bool splits_input = false) : splits_input_(splits_input) {
-    average.requires_grad_(false);
+struct Classify : tests::AveragedPerceptron<Classify> {
+  explicit Classify(bool splits_input = false, double factor = 1)
+      : AveragedPerceptron(96, 24), splits_input_(splits_input), factor_(factor) {
     add_optimizer(sgd);
     add_optimizer(adam);
   }
   Tensor build(Tensor images, Tensor labels) {
     if (splits_input_) images.set_layout(layout::split(0));
     Tensor loss = cross_entropy(model(images), labels);
-    loss.backward();
-    nn::AfterUpdate after;
-    nn::utils::update_average_(average, model, 0.9);
+    if (factor_ != 1) loss = factor_ * loss;
+    train_on(loss);
     return loss;
   }
 
  private:
   bool splits_input_;
+  double factor_;
 };
 
 struct Gpt2 : nn::Graph<Gpt2> {
@@ -136,8 +114,7 @@ void mark(auto& graph) {
 class Layouts : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    fs::remove_all(work());
-    fs::create_directories(work());
+    kPlace.begin();
     tests::write_data(work() / "data/train", kSamples, 1);
     tests::write_data(work() / "data/test", 11, 2);
     std::ofstream text(work() / "text.txt");
@@ -175,8 +152,7 @@ TEST_F(Layouts, LinearLayersByColumnsAndRows) {
   // Stopped and gone on with, bit for bit; with the bytes that have to be sent, and no more.
   train("two", l, 2, "out_cut", {"--data", path("data"), "--epochs", "2", "--steps", "7"});
   train("two", l, 2, "out_cut", {"--data", path("data"), "--epochs", "2", "--resume"});
-  for (const char* file : {"weights.safetensors", "optimizer.safetensors", "manifest.json"})
-    EXPECT_EQ(read_file(path("out_two/latest/") + file), read_file(path("out_cut/latest/") + file)) << file;
+  kPlace.expect_same("out_two", "out_cut");
   const ProcessResult bench =
       tests::run_ranks(l, 2, program("two", l),
                        {"--bench", "4", "--threads", "1", "--weights", path("two/weights.safetensors")}, work());
@@ -384,7 +360,7 @@ TEST_F(Layouts, AnOverflowOnOneRankSkipsTheStepOfAll) {
   const Launcher l = launchers().front();
   const auto emit = [&](const std::string& name, std::int64_t ranks) {
     manual_seed(3);
-    Classify graph;
+    Classify graph(false, 256);
     graph.model.first.weight.set_layout(layout::split(0));
     graph.model.second.weight.set_layout(layout::split(1));
     // So large that elements of gradients overflow, now on one rank and now on the other.
@@ -433,7 +409,7 @@ TEST_F(Layouts, InferencesComputeWhatOneProcessDoes) {
   tests::write_npy(work() / "tokens.npy", runtime::DType::i64, {5, 8}, tokens);
   const auto emit_mlp = [](const std::string& name, std::int64_t ranks) {
     manual_seed(3);
-    Infer<Perceptron> graph{Perceptron()};
+    Infer<tests::Perceptron> graph{tests::Perceptron(96, 24)};
     graph.model.first.weight.set_layout(layout::split(0));
     graph.model.second.weight.set_layout(layout::split(1));
     if (ranks > 1) graph.enable_tensor_parallel(ranks);

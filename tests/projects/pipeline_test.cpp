@@ -16,6 +16,7 @@
 #include "graven/graven.h"
 #include "tests/projects/data.h"
 #include "tests/projects/launchers.h"
+#include "tests/projects/workplace.h"
 
 namespace graven {
 namespace {
@@ -119,11 +120,12 @@ struct Project {
 };
 constexpr Project kProjects[] = {{"mlp", 3}, {"lenet", 2}, {"gpt2", 2}};
 
+const tests::Workplace kPlace("pipeline_work");
+
 class PipelineProjects : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    fs::remove_all(work());
-    fs::create_directories(work());
+    kPlace.begin();
     write_data(work() / "mlp_data/train", kSamples, 1);
     write_data(work() / "mlp_data/test", 11, 2);
     std::mt19937 random(3);
@@ -165,14 +167,10 @@ class PipelineProjects : public testing::Test {
     graph.compile(inputs...);
     codegen::emit(graph, work() / name, {.name = name, .format = false});
   }
-  static void build(const std::string& project, const Launcher& l) {
-    tests::build_project(work() / project, l.name, {"-DGRAVEN_MPI=ON", "-DMPI_CXX_COMPILER=" + l.compiler});
-  }
-  static fs::path work() { return fs::path(GRAVEN_BINARY_DIR) / "pipeline_work"; }
-  static std::string path(const std::string& out) { return (work() / out).string(); }
-  static std::string program(const std::string& project, const Launcher& l) {
-    return (work() / project / ("build-" + l.name) / project).string();
-  }
+  static void build(const std::string& project, const Launcher& l) { kPlace.build(project, l); }
+  static fs::path work() { return kPlace.folder(); }
+  static std::string path(const std::string& out) { return kPlace.path(out); }
+  static std::string program(const std::string& project, const Launcher& l) { return kPlace.program(project, l); }
   static std::vector<std::string> options(const std::string& project, const std::string& out,
                                           std::vector<std::string> more) {
     std::vector<std::string> all = {
@@ -188,10 +186,7 @@ class PipelineProjects : public testing::Test {
     command.insert(command.end(), with.begin(), with.end());
     return codegen::run_process(command, {.directory = work().string(), .seconds = 120});
   }
-  static void expect_same(const std::string& a, const std::string& b) {
-    for (const char* file : {"weights.safetensors", "optimizer.safetensors", "manifest.json"})
-      EXPECT_EQ(read_file(path(a) + "/latest/" + file), read_file(path(b) + "/latest/" + file)) << b << ": " << file;
-  }
+  static void expect_same(const std::string& a, const std::string& b) { kPlace.expect_same(a, b); }
   /// The lines of a log without times and paths.
   static std::string said(const std::string& log) {
     std::istringstream lines(read_file(path(log)));

@@ -16,6 +16,8 @@
 #include "tests/frontend/error_text.h"
 #include "tests/projects/data.h"
 #include "tests/projects/launchers.h"
+#include "tests/projects/networks.h"
+#include "tests/projects/workplace.h"
 
 namespace graven {
 namespace {
@@ -30,25 +32,10 @@ using tests::read_file;
 
 constexpr std::int64_t kBatch = 4, kSamples = 48, kLeast = 64;
 
-struct Network : nn::Module<Network> {
-  // 3 * 301 and 301 * 53 elements: no number of ranks divides them.
-  nn::Linear first = child("first", nn::Linear(kFeatures, 301)), second = child("second", nn::Linear(301, 53)),
-             third = child("third", nn::Linear(53, kClasses));
-  nn::Dropout dropout = child("dropout", nn::Dropout(0.2));
-  Tensor forward(const Tensor& x) { return third(relu(second(dropout(relu(first(x)))))); }
-};
-
-/// Two optimizers, one clips, the rate of the other follows the held-out loss; and an average of the weights that reads
-/// what all ranks have updated.
-struct Classify : nn::Graph<Classify> {
-  Network model = child("model", Network());
-  Network average = child("average", Network());
-  optim::SGD sgd{model.first.parameters(), {.lr = 0.05, .momentum = 0.9, .clip_grad_max_norm = 0.05}};
-  // A large epsilon: steps go by the size of gradients, not by the sign of those that are rounding alone.
-  optim::AdamW adam{{model.second.weight, model.second.bias, model.third.weight, model.third.bias},
-                    {.lr = 0.02, .eps = 0.05, .weight_decay = 0.01}};
-  Classify() {
-    average.requires_grad_(false);
+/// The rate of one optimizer follows the held-out loss. Of 3 * 301 and 301 * 53 elements no number of ranks divides
+/// them.
+struct Classify : tests::AveragedPerceptron<Classify> {
+  Classify() : AveragedPerceptron(301, 53) {
     add_optimizer(sgd);
     add_optimizer(adam, lr_scheduler::ReduceLROnPlateau(adam, {.factor = 0.5, .patience = 0, .threshold = 0.5}));
   }
@@ -56,35 +43,26 @@ struct Classify : nn::Graph<Classify> {
     const Tensor scores = model(images);
     Tensor loss = cross_entropy(scores, labels), hits = eq(argmax(scores, 1), labels).sum(),
            height = square(scores).mean();
-    loss.backward();
-    nn::AfterUpdate after;
-    nn::utils::update_average_(average, model, 0.9);
+    train_on(loss);
     return {{"loss", loss}, {"hits", hits}, {"height", height}};
   }
 };
 
+const tests::Workplace kPlace("zero_work");
+
 class Zero : public testing::TestWithParam<int> {
  protected:
   static void SetUpTestSuite() {
-    fs::remove_all(work());
-    fs::create_directories(work());
+    kPlace.begin();
     tests::write_data(work() / "data/train", kSamples, 1);
     tests::write_data(work() / "data/test", 11, 2);
   }
-  static fs::path work() { return fs::path(GRAVEN_BINARY_DIR) / "zero_work"; }
-  static std::string path(const std::string& out) { return (work() / out).string(); }
+  static fs::path work() { return kPlace.folder(); }
+  static std::string path(const std::string& out) { return kPlace.path(out); }
   virtual std::string project() const { return "stage_" + std::to_string(GetParam()); }
-  std::string program(const Launcher& l) const {
-    return (work() / project() / ("build-" + l.name) / project()).string();
-  }
-  static std::vector<std::string> options(const std::string& out, const std::vector<std::string>& more) {
-    std::vector<std::string> all = {"--data", path("data"), "--out", path(out), "--seed", "5", "--threads", "1"};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  }
-  void train(const Launcher& l, int ranks, const std::string& out, const std::vector<std::string>& more) const {
-    const ProcessResult r = tests::run_ranks(l, ranks, program(l), options(out, more), work());
-    EXPECT_EQ(r.exit_status, 0) << r.output;
+  void train(const Launcher& l, int ranks, const std::string& out, std::vector<std::string> more) const {
+    more.insert(more.begin(), {"--data", path("data")});
+    kPlace.train(project(), l, ranks, out, more);
   }
   /// What the log of a run in that folder has: rates are the same, other numbers within the rounding of sums.
   static void expect_near_logs(const std::string& a, const std::string& b) {
@@ -108,10 +86,7 @@ class Zero : public testing::TestWithParam<int> {
     EXPECT_GT(steps, epochs);
     EXPECT_EQ(epochs, 3u);
   }
-  static void expect_near(const std::string& a, const std::string& b) {
-    for (const char* file : {"/latest/weights.safetensors", "/latest/optimizer.safetensors"})
-      EXPECT_LT(tests::difference(path(a) + file, path(b) + file), 2e-5) << a << ", " << b << file;
-  }
+  static void expect_near(const std::string& a, const std::string& b) { kPlace.expect_near(a, b, 2e-5); }
 };
 
 TEST_P(Zero, RanksComputeWhatOneProcessDoes) {
@@ -123,8 +98,7 @@ TEST_P(Zero, RanksComputeWhatOneProcessDoes) {
   graph.compile(spec({kBatch, kFeatures}, "images"), spec({kBatch}, i64, "labels"));
   codegen::emit(graph, work() / project(), {.name = project(), .format = false});
   const Launcher of_all = launchers().front();
-  for (const Launcher& l : launchers())
-    tests::build_project(work() / project(), l.name, {"-DGRAVEN_MPI=ON", "-DMPI_CXX_COMPILER=" + l.compiler});
+  for (const Launcher& l : launchers()) kPlace.build(project(), l);
   const std::string prefix = project() + "_";
   for (const int ranks : {2, 3}) {
     const std::string n = std::to_string(ranks), one = prefix + "one_" + n;
@@ -146,9 +120,9 @@ TEST_P(Zero, RanksComputeWhatOneProcessDoes) {
   const double weights = 301 * 6 + 53 * 301 + 3 * 53, shared = weights + 301, other = 53 + 3,
                least = (GetParam() < 3 ? 2 * shared : 3 * shared + weights - 301 * 6) + 2 * other;
   for (const int ranks : {2, 3}) {
-    const ProcessResult r = tests::run_ranks(
-        of_all, ranks, program(of_all),
-        {"--bench", "4", "--threads", "1", "--weights", path(project() + "/weights.safetensors")}, work());
+    const ProcessResult r =
+        kPlace.run(project(), of_all, ranks,
+                   {"--bench", "4", "--threads", "1", "--weights", path(project() + "/weights.safetensors")});
     ASSERT_EQ(r.exit_status, 0) << r.output;
     const std::size_t begin = r.output.find("{\"peer\"");
     const auto line = nlohmann::json::parse(r.output.substr(begin, r.output.find('\n', begin) - begin));
@@ -161,8 +135,7 @@ TEST_P(Zero, RanksComputeWhatOneProcessDoes) {
   train(of_all, 3, straight, {"--epochs", "3", "--accumulation-steps", "2"});
   train(of_all, 3, cut, {"--epochs", "3", "--accumulation-steps", "2", "--steps", "3"});
   train(of_all, 3, cut, {"--epochs", "3", "--resume"});
-  for (const char* file : {"weights.safetensors", "optimizer.safetensors", "manifest.json"})
-    EXPECT_EQ(read_file(path(straight) + "/latest/" + file), read_file(path(cut) + "/latest/" + file)) << file;
+  kPlace.expect_same(straight, cut);
   train(of_all, 2, mixed, {"--epochs", "3", "--accumulation-steps", "3", "--steps", "2"});
   train(of_all, 1, mixed, {"--epochs", "3", "--steps", "4", "--resume"});
   train(launchers().back(), 6, mixed, {"--epochs", "3", "--resume"});
@@ -174,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(Stage, Zero, testing::Values(1, 2, 3),
 
 /// Optimizers by norms of whole tensors, of which some are shared and some are not, behind both ways to clip.
 struct ByNorms : nn::Graph<ByNorms> {
-  Network model = child("model", Network());
+  tests::Perceptron model = child("model", tests::Perceptron(301, 53));
   optim::LAMB lamb{{model.first.weight, model.first.bias, model.second.weight, model.second.bias},
                    {.lr = 0.02, .eps = 0.05, .weight_decay = 0.01, .clip_grad_max_norm = 0.05}};
   optim::LARS lars{model.third.parameters(), {.lr = 0.5, .momentum = 0.9, .trust_coefficient = 0.1}};
@@ -211,7 +184,7 @@ TEST_P(ZeroByNorms, RanksComputeWhatOneProcessDoes) {
     EXPECT_NE(text.find(call), std::string::npos) << call;
   // Another engine in each stage.
   const Launcher l = launchers()[static_cast<std::size_t>(GetParam()) % launchers().size()];
-  tests::build_project(work() / project(), l.name, {"-DGRAVEN_MPI=ON", "-DMPI_CXX_COMPILER=" + l.compiler});
+  kPlace.build(project(), l);
   const std::string prefix = project() + "_";
   for (const int ranks : {2, 3}) {
     const std::string n = std::to_string(ranks), one = prefix + "one_" + n, out = prefix + n;
@@ -222,8 +195,7 @@ TEST_P(ZeroByNorms, RanksComputeWhatOneProcessDoes) {
   const std::string cut = prefix + "cut";
   train(l, 3, cut, {"--epochs", "2", "--accumulation-steps", "2", "--steps", "3"});
   train(l, 3, cut, {"--epochs", "2", "--resume"});
-  for (const char* file : {"weights.safetensors", "optimizer.safetensors", "manifest.json"})
-    EXPECT_EQ(read_file(path(prefix + "3") + "/latest/" + file), read_file(path(cut) + "/latest/" + file)) << file;
+  kPlace.expect_same(prefix + "3", cut);
 }
 
 INSTANTIATE_TEST_SUITE_P(Stage, ZeroByNorms, testing::Values(1, 2, 3),

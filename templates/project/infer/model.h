@@ -80,9 +80,9 @@ class GRAVEN_API Weights {
 class GRAVEN_API Model {
  public:
 {% if tensor_ranks > 1 %}
-  /// A process is one of @{ tensor_ranks }@ ranks, started by mpirun, which make the same calls, of Weights, too: each has
-  /// its part of each tensor. One that is none is an error; the self-test, which sets this, is the first rank, and takes
-  /// what the others have for zeros.
+  /// A process is one of @{ tensor_ranks }@ ranks, started by mpirun, which make the same calls, of Weights, too: each
+  /// has its part of each tensor. One that is none is an error; the self-test, which sets this, is the first rank, and
+  /// takes what the others have for zeros.
   static inline bool is_first_rank_alone = false;
 {% endif %}
 {% if on_device %}

@@ -251,8 +251,9 @@ class Program final : public runtime::TrainableModel {
 {% if has_accuracy and own_classes > 0 %}
     // Each rank has the scores of its own classes.
     const auto scores = model_->scores();
-    const auto predicted = runtime::predictions_of_ranks(static_cast<const @{ score_type }@*>(scores.data), scores.shape[0],
-                                                         @{ own_classes }@, runtime::Ranks::team());
+    const auto* score = static_cast<const @{ score_type }@*>(scores.data);  // [rows, @{ own_classes }@]
+    const auto predicted =
+        runtime::predictions_of_ranks(score, scores.shape[0], @{ own_classes }@, runtime::Ranks::team());
     const auto* labels = static_cast<const @{ label_type }@*>(inputs[@{ label_input }@]);
     for (std::int64_t row = 0; row < count@{ times_rows_per_sample }@; ++row) {
       if (labels[row] < 0 || labels[row] >= @{ classes }@) continue;  // ignored by the loss as well

@@ -154,8 +154,8 @@ class GRAVEN_API Model {
   double evaluate(@{ parameters }@);
 {% if has_accuracy %}
 {% if own_classes > 0 %}
-  /// How the last evaluate() rated this rank's classes, [rows, @{ own_classes }@]: the largest of a row, over all ranks,
-  /// is the prediction. Valid until the next call.
+  /// How the last evaluate() rated this rank's classes, [rows, @{ own_classes }@]: the largest of a row, over all
+  /// ranks, is the prediction. Valid until the next call.
 {% else %}
   /// How the last evaluate() rated the classes, [rows, classes]: the largest of a row is the prediction. Valid until
   /// the next call.

@@ -1,0 +1,43 @@
+// What several tests of emitted projects train.
+#pragma once
+
+#include <cstdint>
+
+#include "graven/graven.h"
+#include "tests/projects/data.h"
+
+namespace graven::tests {
+
+struct Perceptron : nn::Module<Perceptron> {
+  nn::Linear first, second, third;
+  nn::Dropout dropout = child("dropout", nn::Dropout(0.2));
+  Perceptron(std::int64_t wide, std::int64_t narrow)
+      : first(child("first", nn::Linear(kFeatures, wide))),
+        second(child("second", nn::Linear(wide, narrow))),
+        third(child("third", nn::Linear(narrow, kClasses))) {}
+  Tensor forward(const Tensor& x) { return third(relu(second(dropout(relu(first(x)))))); }
+};
+
+/// Two optimizers, one clips; and an average of the weights that reads what all ranks have updated. Graph's constructor
+/// adds the optimizers.
+template <class Graph>
+struct AveragedPerceptron : nn::Graph<Graph> {
+  Perceptron model, average;
+  optim::SGD sgd{model.first.parameters(), {.lr = 0.05, .momentum = 0.9, .clip_grad_max_norm = 0.05}};
+  // A large epsilon: steps go by the size of gradients, not by the sign of those that are rounding alone.
+  optim::AdamW adam{{model.second.weight, model.second.bias, model.third.weight, model.third.bias},
+                    {.lr = 0.02, .eps = 0.05, .weight_decay = 0.01}};
+  AveragedPerceptron(std::int64_t wide, std::int64_t narrow)
+      : model(this->child("model", Perceptron(wide, narrow))),
+        average(this->child("average", Perceptron(wide, narrow))) {
+    average.requires_grad_(false);
+  }
+  /// What build() does with a loss.
+  void train_on(Tensor& loss) {
+    loss.backward();
+    nn::AfterUpdate after;
+    nn::utils::update_average_(average, model, 0.9);
+  }
+};
+
+}  // namespace graven::tests
