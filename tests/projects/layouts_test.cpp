@@ -137,7 +137,7 @@ TEST_F(Layouts, LinearLayersByColumnsAndRows) {
     if (ranks > 1) graph.enable_tensor_parallel(ranks);
     if (parallel) graph.enable_data_parallel();
     graph.compile(spec({kBatch, kFeatures}, "images"), spec({kBatch}, i64, "labels"));
-    codegen::emit(graph, work() / name, {.name = name, .format = false});
+    codegen::emit(graph, work() / name, {.name = tests::kProgram, .format = false});
     build(name, l);
   };
   emit("one", 1, true, false);
@@ -214,7 +214,7 @@ TEST_F(Layouts, TransformersByHeadsAndWords) {
     if (ranks > 1) graph.enable_tensor_parallel(ranks);
     graph.set_gradient_accumulation_steps(2);
     graph.compile(spec({4, 8}, i64, "tokens"), spec({4, 8}, i64, "targets"));
-    codegen::emit(graph, work() / name, {.name = name, .format = false});
+    codegen::emit(graph, work() / name, {.name = tests::kProgram, .format = false});
     build(name, l);
   };
   const std::vector<std::string> data = {"--data", path("text.txt"), "--data-format", "text", "--steps",
@@ -310,7 +310,7 @@ TEST_F(Layouts, ConvolutionsByChannels) {
     if (ranks > 1) graph.enable_tensor_parallel(ranks);
     graph.enable_data_parallel();
     graph.compile(spec({kBatch, kFeatures}, "images"), spec({kBatch}, i64, "labels"));
-    codegen::emit(graph, work() / name, {.name = name, .format = false});
+    codegen::emit(graph, work() / name, {.name = tests::kProgram, .format = false});
     build(name, l);
   };
   const std::vector<std::string> data = {"--data", path("data"), "--epochs", "2"};
@@ -343,7 +343,7 @@ TEST_F(Layouts, MixedPrecisionAndRecomputation) {
     graph.enable_amp();
     graph.model.transformer.h[0].activation_checkpointing();
     graph.compile(spec({2, 8}, i64, "tokens"), spec({2, 8}, i64, "targets"));
-    codegen::emit(graph, work() / name, {.name = name, .format = false});
+    codegen::emit(graph, work() / name, {.name = tests::kProgram, .format = false});
     build(name, l);
   };
   const std::vector<std::string> data = {"--data", path("text.txt"), "--data-format", "text", "--steps", "4"};
@@ -367,7 +367,7 @@ TEST_F(Layouts, AnOverflowOnOneRankSkipsTheStepOfAll) {
     graph.set_grad_scaler(amp::GradScaler({.init_scale = 0x1p127, .growth_interval = 1}));
     if (ranks > 1) graph.enable_tensor_parallel(ranks);
     graph.compile(spec({kBatch, kFeatures}, "images"), spec({kBatch}, i64, "labels"));
-    codegen::emit(graph, work() / name, {.name = name, .format = false});
+    codegen::emit(graph, work() / name, {.name = tests::kProgram, .format = false});
     build(name, l);
   };
   const std::vector<std::string> data = {"--data", path("data"), "--epochs", "4"};
@@ -414,7 +414,7 @@ TEST_F(Layouts, InferencesComputeWhatOneProcessDoes) {
     graph.model.second.weight.set_layout(layout::split(1));
     if (ranks > 1) graph.enable_tensor_parallel(ranks);
     graph.compile(spec({ir::Dim("batch", kBatch), kFeatures}, "images"));
-    codegen::emit(graph, work() / name, {.name = name, .format = false});
+    codegen::emit(graph, work() / name, {.name = tests::kProgram, .format = false});
   };
   const auto emit_gpt = [](const std::string& name, std::int64_t ranks) {
     manual_seed(4);
@@ -423,7 +423,7 @@ TEST_F(Layouts, InferencesComputeWhatOneProcessDoes) {
     mark(graph);
     if (ranks > 1) graph.enable_tensor_parallel(ranks);
     graph.compile(spec({2, 8}, i64, "tokens"));  // the last of five samples fills a batch
-    codegen::emit(graph, work() / name, {.name = name, .format = false});
+    codegen::emit(graph, work() / name, {.name = tests::kProgram, .format = false});
   };
   const struct {
     std::string name, data;

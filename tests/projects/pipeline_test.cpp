@@ -165,7 +165,7 @@ class PipelineProjects : public testing::Test {
     Graph graph;
     if (name != "lenet") graph.enable_data_parallel();
     graph.compile(inputs...);
-    codegen::emit(graph, work() / name, {.name = name, .format = false});
+    codegen::emit(graph, work() / name, {.name = tests::kProgram, .format = false});
   }
   static void build(const std::string& project, const Launcher& l) { kPlace.build(project, l); }
   static fs::path work() { return kPlace.folder(); }

@@ -96,14 +96,14 @@ class Ranks : public testing::Test {
     const auto images = spec({kBatch, kFeatures}, "images"), labels = spec({kBatch}, i64, "labels");
     graph.enable_data_parallel();
     graph.compile(images, labels);
-    codegen::emit(graph, work() / "ranks", {.name = "ranks", .format = false});
+    codegen::emit(graph, work() / "ranks", {.name = tests::kProgram, .format = false});
     for (const Launcher& l : launchers())
       build_project(work() / "ranks", l.name, {"-DGRAVEN_MPI=ON", "-DMPI_CXX_COMPILER=" + l.compiler});
     build_project(work() / "ranks", "alone", {});
     manual_seed(3);
     Classify without;
     without.compile(images, labels);
-    codegen::emit(without, work() / "without", {.name = "without", .format = false});
+    codegen::emit(without, work() / "without", {.name = tests::kProgram, .format = false});
     build_project(work() / "without", "alone", {});
     emit_pictures<nn::SyncBatchNorm>("pictures", launchers());
     emit_pictures<nn::BatchNorm2d>("apart", {launchers()[0]});
@@ -116,7 +116,7 @@ class Ranks : public testing::Test {
     const Dim batch("batch", 12);
     graph.enable_data_parallel();
     graph.compile(spec({batch, kFeatures}, "images"), spec({batch}, i64, "labels"));
-    codegen::emit(graph, work() / name, {.name = name, .format = false});
+    codegen::emit(graph, work() / name, {.name = tests::kProgram, .format = false});
     for (const Launcher& l : engines)
       build_project(work() / name, l.name, {"-DGRAVEN_MPI=ON", "-DMPI_CXX_COMPILER=" + l.compiler});
   }
@@ -126,7 +126,7 @@ class Ranks : public testing::Test {
 
   static fs::path work() { return fs::path(GRAVEN_BINARY_DIR) / "ranks_work"; }
   static std::string program(const std::string& engine, const std::string& project = "ranks") {
-    return (work() / project / ("build-" + engine) / project).string();
+    return (work() / project / ("build-" + engine) / tests::kProgram).string();
   }
   static std::vector<std::string> options(const std::string& out, std::vector<std::string> more) {
     std::vector<std::string> all = {

@@ -24,7 +24,7 @@ class Workplace {
   const fs::path& folder() const { return folder_; }
   std::string path(const std::string& of) const { return (folder_ / of).string(); }
   std::string program(const std::string& project, const Launcher& l) const {
-    return (folder_ / project / ("build-" + l.name) / project).string();
+    return (folder_ / project / ("build-" + l.name) / kProgram).string();
   }
   void build(const std::string& project, const Launcher& l) const {
     build_project(folder_ / project, l.name, {"-DGRAVEN_MPI=ON", "-DMPI_CXX_COMPILER=" + l.compiler});

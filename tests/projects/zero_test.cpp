@@ -96,7 +96,7 @@ TEST_P(Zero, RanksComputeWhatOneProcessDoes) {
   graph.enable_zero(GetParam(), kLeast);
   EXPECT_NE(graph.repr().find(", zero_stage=" + std::to_string(GetParam()) + ", shard_min_size=64"), std::string::npos);
   graph.compile(spec({kBatch, kFeatures}, "images"), spec({kBatch}, i64, "labels"));
-  codegen::emit(graph, work() / project(), {.name = project(), .format = false});
+  codegen::emit(graph, work() / project(), {.name = tests::kProgram, .format = false});
   const Launcher of_all = launchers().front();
   for (const Launcher& l : launchers()) kPlace.build(project(), l);
   const std::string prefix = project() + "_";
@@ -175,7 +175,7 @@ TEST_P(ZeroByNorms, RanksComputeWhatOneProcessDoes) {
   ByNorms graph;
   graph.enable_zero(GetParam(), kLeast);
   graph.compile(spec({kBatch, kFeatures}, "images"), spec({kBatch}, i64, "labels"));
-  codegen::emit(graph, work() / project(), {.name = project(), .format = false});
+  codegen::emit(graph, work() / project(), {.name = tests::kProgram, .format = false});
   const std::string text = read_file(work() / project() / "model.cpp");
   for (const char* call :
        {"update_parameters_with_norms<over_ranks<lamb_weight_decay>>(",
