@@ -75,10 +75,46 @@ if(GRAVEN_NATIVE AND NOT GRAVEN_SANITIZE)
   endif()
 endif()
 
+# ---- the table of launchers of CUDA kernels: the host's side of kernels/cuda, compiled without a toolkit -------------
+set(CUDA_TABLE_PARTS 4)
+set(CUDA_TABLE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda_table)
+add_executable(graven_cuda_table codegen/cuda_table/main.cpp codegen/cuda_table/host_text.cpp codegen/build/cuda/key.cpp
+               codegen/targets/cuda/kernels.cpp ${LOWERING_SOURCES} ${GRAVEN_IR_OBJECTS}
+               $<TARGET_OBJECTS:graven_runtime>)
+target_include_directories(graven_cuda_table PRIVATE ${CMAKE_SOURCE_DIR})
+target_link_libraries(graven_cuda_table PRIVATE nlohmann_json::nlohmann_json fmt::fmt Threads::Threads)
+target_precompile_headers(graven_cuda_table REUSE_FROM graven_ir)
+graven_warnings(graven_cuda_table)
+graven_tell_fuzzers(graven_cuda_table)
+file(GLOB CUDA_KERNEL_FILES CONFIGURE_DEPENDS kernels/cuda/*.cuh kernels/config/*.h)
+set(CUDA_TABLE_SOURCES ${CUDA_TABLE_DIRECTORY}/parts.cpp)
+math(EXPR last_part "${CUDA_TABLE_PARTS} - 1")
+foreach(part RANGE ${last_part})
+  list(APPEND CUDA_TABLE_SOURCES ${CUDA_TABLE_DIRECTORY}/part_${part}.cpp)
+endforeach()
+add_custom_command(
+  OUTPUT ${CUDA_TABLE_SOURCES}
+  COMMAND graven_cuda_table ${CMAKE_SOURCE_DIR} ${CUDA_TABLE_DIRECTORY} ${CUDA_TABLE_PARTS}
+  DEPENDS graven_cuda_table ${CUDA_KERNEL_FILES}
+  COMMENT "Writing the table of CUDA launchers")
+file(GLOB CUDA_HOST_SOURCES CONFIGURE_DEPENDS codegen/build/cuda/*.cpp codegen/build/jit_cuda.cpp)
+list(FILTER CUDA_HOST_SOURCES EXCLUDE REGEX "/key.cpp")  # the generator's, too
+# -O0: they choose what is launched, and compute nothing. Kernels' parameters are not used there, nor is
+# `#pragma unroll` known.
+set_source_files_properties(
+  ${CUDA_TABLE_SOURCES} ${CUDA_HOST_SOURCES}
+  PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON INCLUDE_DIRECTORIES
+             "${CMAKE_SOURCE_DIR}/codegen/build/cuda/toolkit;${CUDA_TABLE_DIRECTORY}")
+set_source_files_properties(${CUDA_TABLE_SOURCES}
+                            PROPERTIES COMPILE_OPTIONS "-O0;-Wno-unused-parameter;-Wno-unknown-pragmas")
+set_source_files_properties(${CUDA_HOST_SOURCES}
+                            PROPERTIES COMPILE_OPTIONS "-Wno-unused-parameter;-Wno-unknown-pragmas" OBJECT_DEPENDS
+                            ${CUDA_TABLE_DIRECTORY}/parts.cpp)
+
 file(GLOB_RECURSE LIBRARY_SOURCES CONFIGURE_DEPENDS frontend/*.cpp codegen/*.cpp)
-list(FILTER LIBRARY_SOURCES EXCLUDE REGEX "codegen/cli/|codegen/eager_table/|/templates/")
+list(FILTER LIBRARY_SOURCES EXCLUDE REGEX "codegen/cli/|codegen/(eager|cuda)_table/|/templates/")
 add_library(graven STATIC ${GRAVEN_IR_OBJECTS} $<TARGET_OBJECTS:graven_runtime> ${LIBRARY_SOURCES}
-            ${EAGER_TABLE_SOURCES})
+            ${EAGER_TABLE_SOURCES} ${CUDA_TABLE_SOURCES})
 target_include_directories(graven PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>
                            $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/frontend/include>)
 target_include_directories(graven SYSTEM PRIVATE ${INJA_INCLUDE_DIR})
@@ -93,7 +129,8 @@ graven_few_checks(graven)
 
 # ---- the texts of emitted projects, compiled into the library --------------------------------------------------------
 file(GLOB_RECURSE EMBEDDED_FILES RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS templates/*
-     codegen/targets/*/templates/* kernels/*.h kernels/*.cuh runtime_min/*.h runtime_min/*.cpp)
+     codegen/targets/*/templates/* kernels/*.h kernels/*.cuh kernels/cuda/nvrtc/*
+     runtime_min/*.h runtime_min/*.cpp)
 # LICENSE is not in the GLOB: it would be every folder's, of build trees and their projects as well.
 list(APPEND EMBEDDED_FILES LICENSE)
 list(SORT EMBEDDED_FILES)

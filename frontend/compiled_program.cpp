@@ -94,13 +94,18 @@ ProgramInputs check_inputs(const ir::Graph& graph, const std::string& owner, con
     error.at(where.file_name(), where.line);
     throw error;
   }
-  for (const Tensor& t : inputs) checked.tensors.push_back(contiguous_copy(t));
+  for (const Tensor& t : inputs)
+    checked.tensors.push_back(t.impl()->contiguous() ? t : t.detach().clone());  // on its device
   return checked;
 }
 
 CompiledProgram::CompiledProgram(const ir::Graph& graph, std::string owner, const ir::CompileOptions& options,
                                  const std::vector<Variable>& variables, std::int64_t parts, int outputs_buffer_size)
-    : graph_(graph), owner_(std::move(owner)), parts_(parts), ring_(ir::at(outputs_buffer_size)) {
+    : graph_(graph),
+      owner_(std::move(owner)),
+      device_(options.device),
+      parts_(parts),
+      ring_(ir::at(outputs_buffer_size)) {
   if (parts > 1) {
     ir::ByValue<bool> depends;
     for (const ir::ValueId v : graph.inputs) depends[v] = true;
@@ -134,19 +139,51 @@ CompiledProgram::Joining CompiledProgram::joining_of(ir::ValueId result, bool de
   return ir::is_floating(type.dtype) ? Joining::mean : Joining::sum;
 }
 
+ir::Device CompiledProgram::device_of(const std::string& owner, const std::vector<Variable>& variables,
+                                      const ProgramInputs& inputs, const std::vector<std::string>& paths,
+                                      Location where) {
+  std::string first;
+  ir::Device device;
+  const auto see = [&](const std::string& what, const Tensor& t) {
+    const ir::Device& own = t.impl()->storage->device;
+    if (first.empty()) {
+      first = what;
+      device = own;
+    } else if (own != device) {
+      fail_at(
+          fmt::format("{} has tensors on two devices: {} is on {}, {} on {}; move the module, or the input, with to()",
+                      owner, first, device.to_string(), what, own.to_string()),
+          where);
+    }
+  };
+  for (const Variable& v : variables)
+    if (!v.is_state) see(v.name, v.tensor);
+  for (std::size_t i = 0; i < inputs.tensors.size(); ++i) see("input " + paths[i], inputs.tensors[i]);
+  return device;
+}
+
+bool CompiledProgram::runs_where(const ProgramInputs& inputs) const {
+  const auto is_here = [&](const Tensor& t) { return t.impl()->storage->device == device_; };
+  return std::all_of(bound_.begin(), bound_.end(),
+                     [&](const Bound& b) { return b.variable.is_state || is_here(b.variable.tensor); }) &&
+         std::all_of(inputs.tensors.begin(), inputs.tensors.end(), is_here);
+}
+
 CompiledProgram::~CompiledProgram() = default;
 
 void CompiledProgram::bind_variables(Location where) {
   bool changed = false;
   for (Bound& b : bound_) {
     TensorImpl& impl = *b.variable.tensor.impl();
+    if (b.variable.is_state) move_to(impl, device_);
     if (impl.storage != b.storage) {
       const ir::ValueId id = graph_.find(b.variable.name);
       if (id != ir::kNone && (graph_.type(id).dtype != impl.dtype || graph_.type(id).shape != impl.shape))
         fail_at("the parameter " + b.variable.name + " of " + owner_ + " was recorded as " +
                     graph_.type(id).to_string() + ", and is " + b.variable.tensor.describe() + " now",
                 where);
-      executable_->bind(b.variable.name, impl.data(), static_cast<std::size_t>(impl.numel()) * ir::size_of(impl.dtype));
+      executable_->bind(b.variable.name, impl.place(),
+                        static_cast<std::size_t>(impl.numel()) * ir::size_of(impl.dtype));
       b.storage = impl.storage;
       changed = true;
     }
@@ -162,8 +199,12 @@ nn::StateDict CompiledProgram::gradients() const {
   for (const Bound& b : bound_) {
     const void* data = executable_->gradient(b.variable.name);
     if (data == nullptr) continue;
-    Tensor copy = make_tensor(b.variable.tensor.dtype(), b.variable.tensor.shape());
-    std::memcpy(copy.impl()->data(), data, copy.impl()->storage->bytes);
+    Tensor copy = make_tensor(b.variable.tensor.dtype(), b.variable.tensor.shape(), device_);
+    if (device_.is_cpu())
+      std::memcpy(copy.impl()->data(), data, copy.impl()->storage->bytes);
+    else
+      ir::copy_on_device(device_, copy.impl()->place(), static_cast<const std::byte*>(data),
+                         copy.impl()->storage->bytes);
     result.emplace_back(b.variable.name, std::move(copy));
   }
   return result;
@@ -171,10 +212,10 @@ nn::StateDict CompiledProgram::gradients() const {
 
 Tensor CompiledProgram::result(std::size_t output, const Shape& shape) {
   const DType dtype = graph_.type(graph_.outputs[output]).dtype;
-  if (ring_.empty() || output >= ring_[oldest_].size()) return make_tensor(dtype, shape);
+  if (ring_.empty() || output >= ring_[oldest_].size()) return make_tensor(dtype, shape, device_);
   std::shared_ptr<Storage>& storage = ring_[oldest_][output];
   const auto bytes = static_cast<std::size_t>(shape.numel().value()) * ir::size_of(dtype);
-  if (storage.use_count() != 1 || storage->bytes != bytes) return make_tensor(dtype, shape);
+  if (storage.use_count() != 1 || storage->bytes != bytes) return make_tensor(dtype, shape, device_);
   // Whoever let it go, in whatever thread, has read it before.
   std::atomic_thread_fence(std::memory_order_acquire);
   auto impl = std::make_shared<TensorImpl>();
@@ -208,7 +249,7 @@ std::vector<Tensor> CompiledProgram::run(const ProgramInputs& inputs, const std:
                          .parts = parts_};
   const auto place = [&](const Tensor& t, bool cut) {
     const std::int64_t bytes = t.numel() * static_cast<std::int64_t>(ir::size_of(t.dtype()));
-    return t.impl()->data() + (cut ? counts.part * (bytes / parts_) : 0);
+    return t.impl()->place() + (cut ? counts.part * (bytes / parts_) : 0);
   };
   for (; counts.part < parts_; ++counts.part) {
     counts.draw = (step - 1) * parts_ + counts.part + 1;
@@ -229,8 +270,10 @@ std::vector<Tensor> CompiledProgram::run(const ProgramInputs& inputs, const std:
   for (std::size_t i = 0; i < joinings_.size(); ++i) {
     if (numbers[i].empty()) continue;
     const double sum = std::accumulate(numbers[i].begin(), numbers[i].end(), 0.0);
-    write_element(outputs[i].dtype(), outputs[i].impl()->data(),
+    const Tensor joined = make_tensor(outputs[i].dtype(), outputs[i].shape());
+    write_element(joined.dtype(), joined.impl()->data(),
                   joinings_[i] == Joining::mean ? sum / static_cast<double>(parts_) : sum);
+    copy_elements(*joined.impl(), *outputs[i].impl());
   }
   if (!ring_.empty()) {
     ring_[oldest_].clear();

@@ -15,7 +15,8 @@
 
 namespace graven::detail {
 
-/// A call's inputs, once they have been found to fit: contiguous, and what the graph's symbols stand for.
+/// A call's inputs, once they have been found to fit: contiguous, on one device, and what the graph's symbols stand
+/// for.
 struct ProgramInputs {
   std::vector<Tensor> tensors;
   std::map<std::string, std::int64_t> symbols;
@@ -38,8 +39,14 @@ class CompiledProgram {
   struct Variable {
     std::string name;  ///< the graph's
     Tensor tensor;
-    bool written = false;  ///< by each run
+    bool written = false;   ///< by each run
+    bool is_state = false;  ///< of an optimizer or the graph: it goes where the program runs
   };
+
+  /// Where a graph runs: where its parameters and buffers are, or its inputs where it has none. User error that names
+  /// two of them that are on two devices.
+  static ir::Device device_of(const std::string& owner, const std::vector<Variable>& variables,
+                              const ProgramInputs& inputs, const std::vector<std::string>& paths, Location where);
 
   /// Compiles the graph, which must outlive the program. `owner` is what errors call it. `parts`: so many runs of the
   /// program make a step; user error where a result of theirs cannot be put together. The memory of the results of
@@ -53,6 +60,9 @@ class CompiledProgram {
   /// wherever they lie now.
   std::vector<Tensor> run(const ProgramInputs& inputs, const std::vector<double>& learning_rates, std::int64_t step,
                           Location where);
+
+  /// Whether the variables and these inputs are where it was compiled for.
+  bool runs_where(const ProgramInputs& inputs) const;
 
   /// Copies of the gradients of the last step, by parameter.
   nn::StateDict gradients() const;
@@ -72,6 +82,7 @@ class CompiledProgram {
   };
   const ir::Graph& graph_;
   std::string owner_;
+  ir::Device device_;
   std::unique_ptr<ir::Executable> executable_;
   std::vector<Bound> bound_;
   std::int64_t parts_;

@@ -222,6 +222,28 @@ void require_data(std::string_view function, const std::vector<Tensor>& tensors,
 }
 
 namespace {
+/// Eager operators compute in the host's memory.
+void require_on_host(const ir::OpDef& op, const std::vector<Tensor>& inputs, Location where) {
+  const auto device_of = [](const Tensor& t) { return t.impl()->storage->device; };
+  const auto on_device = std::find_if(inputs.begin(), inputs.end(),
+                                      [&](const Tensor& t) { return t.defined() && !device_of(t).is_cpu(); });
+  if (on_device == inputs.end()) return;
+  const auto other = std::find_if(inputs.begin(), inputs.end(), [&](const Tensor& t) {
+    return t.defined() && device_of(t) != device_of(*on_device);
+  });
+  if (other != inputs.end())
+    fail(std::string(op.name),
+         fmt::format("expects tensors on one device, got {} on {} and {} on {}", on_device->describe(),
+                     device_of(*on_device).to_string(), other->describe(), device_of(*other).to_string()),
+         where);
+  fail(std::string(op.name),
+       fmt::format(
+           "{} is on {}, where operators do not run by themselves yet: call it within a graph's build(), or take "
+           "its cpu()",
+           on_device->describe(), device_of(*on_device).to_string()),
+       where);
+}
+
 /// Of those that the operator cannot do without.
 void require_inputs(const ir::OpDef& op, const std::vector<Tensor>& inputs, Location where) {
   for (std::size_t s = 0; s < op.inputs.size(); ++s) {
@@ -244,6 +266,7 @@ std::vector<Tensor> apply(const ir::OpDef& op, std::vector<Tensor> inputs, ir::A
     return outputs;
   }
   require_data(op.name, inputs, where);
+  require_on_host(op, inputs, where);
   require_registered(inputs, where);
   try {
     std::vector<Tensor> outputs = eager::run(op, inputs, attributes);

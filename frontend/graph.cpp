@@ -314,6 +314,7 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
   const bool training_graph = training();
   s.require_unchanged(where);
   if (training_graph) s.require_learned_as_recorded(where);
+  if (s.now.program && !s.now.program->runs_where(checked)) s.now.program.reset();  // its tensors were moved
   if (!s.now.program) {
     const bool staged = ir::has_stages(graph);
     if (const int processes = runtime::launched_processes();
@@ -331,13 +332,16 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
     std::vector<graven::detail::CompiledProgram::Variable> variables;
     for (const auto& [path, t] : s.variables()) {
       const bool updated = training_graph && (t->is_buffer || s.trains(t->tensor));
-      variables.push_back({path, t->tensor, updated || ir::is_changed(graph, graph.find(path))});
+      variables.push_back({path, t->tensor, updated || ir::is_changed(graph, graph.find(path)), false});
     }
+    const Device device = graven::detail::CompiledProgram::device_of(s.name, variables, checked, paths, where);
     if (training_graph)
       for (const auto& [path, t] : s.states())
-        if (s.now.states.count(path)) variables.push_back({path, t, true});
+        if (s.now.states.count(path)) variables.push_back({path, t, true, true});
     s.now.program = std::make_unique<graven::detail::CompiledProgram>(
-        graph, s.name, ir::CompileOptions{.threads = s.threads, .debug_level = s.debug_level, .log_name = s.log_name()},
+        graph, s.name,
+        ir::CompileOptions{
+            .device = device, .threads = s.threads, .debug_level = s.debug_level, .log_name = s.log_name()},
         variables, s.parts, s.outputs_buffer_size);
     if (training_graph) s.hand_states_to_optimizers(where);
     if (s.debug_level >= 0)

@@ -404,7 +404,7 @@ void ModuleBase::to(DType dtype) {
     throw UserError("to: a module is converted to floating-point dtypes only, got " + std::string(ir::name(dtype)));
   for (auto& [name, t] : state_dict()) {
     if (!ir::is_floating(t.dtype()) || t.dtype() == dtype) continue;
-    const Tensor converted = t.detach().to(dtype);
+    const Tensor converted = t.detach().to(dtype);  // on its device
     graven::detail::TensorImpl& impl = *t.impl();
     impl.dtype = dtype;
     impl.strides = converted.strides();
@@ -412,6 +412,13 @@ void ModuleBase::to(DType dtype) {
     impl.storage = converted.impl()->storage;
     impl.grad.reset();
   }
+}
+
+void ModuleBase::to(const Device& device, Location where) {
+  graven::detail::located(where, [&] {
+    ir::require_device(device);
+    for (auto& [name, t] : state_dict()) graven::detail::move_to(*t.impl(), device);
+  });
 }
 
 void ModuleBase::apply(const std::function<void(ModuleBase&)>& f) {

@@ -24,7 +24,7 @@ std::string format(const char* pattern, double value) {
 
 class Printer {
  public:
-  explicit Printer(const Tensor& t) : impl_(detail::get(t)), summarize_(t.numel() > kThreshold) {
+  explicit Printer(const Tensor& t) : tensor_(t), impl_(detail::get(tensor_)), summarize_(t.numel() > kThreshold) {
     floating_ = ir::is_floating(impl_.dtype);
     measure();
   }
@@ -124,6 +124,7 @@ class Printer {
     return text + "]";
   }
 
+  Tensor tensor_;
   const detail::TensorImpl& impl_;
   bool summarize_, floating_ = false, integers_ = true, scientific_ = false;
   std::size_t width_ = 1;
@@ -153,8 +154,10 @@ std::string to_string(const Tensor& t) {
     if (impl.sizes.size() != 1) suffixes.push_back("size=" + python_shape(impl.shape));
     show_dtype = impl.dtype != DType::f32;
   } else {
-    text = Printer(t).text(prefix.size());
+    text = Printer(detail::on_host(t)).text(prefix.size());
   }
+  if (impl.trace_id == 0 && !impl.storage->device.is_cpu())
+    suffixes.push_back("device='" + impl.storage->device.to_string() + "'");
   if (show_dtype) suffixes.push_back("dtype=" + std::string(ir::name(impl.dtype)));
   if (!t.is_leaf())
     suffixes.push_back("grad_fn=<" + std::string(impl.grad_fn->op->name) + ">");

@@ -54,7 +54,8 @@ SavedGraph::SavedGraph(const std::string& directory, Location where) : state_(st
     const ir::Value& v = s.graph.value(s.graph.find(target.name));
     s.variables.push_back({target.name, given.at(target.name).to(target.type.dtype),
                            (training() && (v.kind == ir::ValueKind::buffer || v.trainable)) ||
-                               ir::is_changed(s.graph, s.graph.find(target.name))});
+                               ir::is_changed(s.graph, s.graph.find(target.name)),
+                           false});
   }
   const std::set<std::string> trained = ir::parameters_with_gradients(s.graph);
   for (const ir::Optimizer& optimizer : s.graph.optimizers)
@@ -64,7 +65,7 @@ SavedGraph::SavedGraph(const std::string& directory, Location where) : state_(st
           if (const auto type = ir::state_type(state, group.options, s.graph.type(p));
               type && trained.count(s.graph.value(p).name))
             s.variables.push_back(
-                {ir::name_of_state(s.graph.value(p).name, state.name), zeros(type->shape, type->dtype), true});
+                {ir::name_of_state(s.graph.value(p).name, state.name), zeros(type->shape, type->dtype), true, true});
 }
 
 const std::string& SavedGraph::name() const { return state_->graph.name; }
@@ -109,14 +110,25 @@ std::vector<Tensor> SavedGraph::operator()(const std::vector<Tensor>& inputs, Lo
   for (std::size_t i = 0; i < inputs.size(); ++i) indices.push_back(std::to_string(i));
   const graven::detail::ProgramInputs checked =
       graven::detail::check_inputs(s.graph, name(), inputs, indices, 1, where);
+  if (s.program && !s.program->runs_where(checked)) s.program.reset();  // its tensors were moved
   if (!s.program)
     s.program = std::make_unique<CompiledProgram>(
         s.graph, name(),
-        ir::CompileOptions{.threads = s.threads, .debug_level = s.debug_level, .log_name = "(GRAPH:" + name() + ")"},
+        ir::CompileOptions{.device = CompiledProgram::device_of(name(), s.variables, checked, indices, where),
+                           .threads = s.threads,
+                           .debug_level = s.debug_level,
+                           .log_name = "(GRAPH:" + name() + ")"},
         s.variables);
   std::vector<Tensor> outputs = s.program->run(checked, learning_rates(), training() ? s.steps + 1 : 0, where);
   if (training()) ++s.steps;
   return outputs;
+}
+
+void SavedGraph::to(const Device& device, Location where) {
+  graven::detail::located(where, [&] {
+    ir::require_device(device);
+    for (const CompiledProgram::Variable& v : state_->variables) graven::detail::move_to(*v.tensor.impl(), device);
+  });
 }
 
 StateDict SavedGraph::state_dict() const {

@@ -35,7 +35,12 @@ namespace {
 constexpr std::align_val_t kAlignment{64};
 }
 
-Storage::Storage(std::size_t size) : bytes(size) {
+Storage::Storage(std::size_t size, const ir::Device& device) : bytes(size), device(device) {
+  if (!device.is_cpu()) {
+    of_device = ir::allocate_on_device(device, size);
+    data = of_device.get();
+    return;
+  }
   try {
     data = static_cast<std::byte*>(::operator new(std::max<std::size_t>(size, 1), kAlignment));
   } catch (const std::bad_alloc&) {
@@ -43,7 +48,14 @@ Storage::Storage(std::size_t size) : bytes(size) {
   }
 }
 
-Storage::~Storage() { ::operator delete(data, kAlignment); }
+Storage::~Storage() {
+  if (device.is_cpu()) ::operator delete(data, kAlignment);
+}
+
+void TensorImpl::refuse_device() const {
+  throw UserError("the tensor " + ir::describe(dtype, shape) + " is on " + storage->device.to_string() +
+                  ", and its elements are asked for on the cpu: take its cpu() first");
+}
 
 bool TensorImpl::contiguous() const {
   std::int64_t expected = 1;
@@ -90,14 +102,14 @@ std::size_t bytes_of(DType dtype, const Shape& shape) {
 }
 }  // namespace
 
-Tensor make_tensor(DType dtype, const Shape& shape) {
+Tensor make_tensor(DType dtype, const Shape& shape, const ir::Device& device) {
   const std::size_t bytes = bytes_of(dtype, shape);
   auto impl = std::make_shared<TensorImpl>();
   impl->dtype = dtype;
   impl->shape = shape;
   impl->sizes = shape.values();
   impl->strides = contiguous_strides(impl->sizes);
-  impl->storage = std::make_shared<Storage>(bytes);
+  impl->storage = std::make_shared<Storage>(bytes, device);
   if (const Trace* trace = active_trace()) impl->storage->made_in = trace->id;
   return Tensor(std::move(impl));
 }
@@ -315,8 +327,47 @@ void write_element(DType dtype, std::byte* p, Scalar value) {
   });
 }
 
+namespace {
+
+std::size_t bytes_of(const TensorImpl& impl) {
+  return static_cast<std::size_t>(impl.numel()) * ir::size_of(impl.dtype);
+}
+
+/// The tensor as it lies, in a copy of its storage.
+std::shared_ptr<TensorImpl> downloaded(const TensorImpl& impl) {
+  auto copy = std::make_shared<TensorImpl>();
+  copy->dtype = impl.dtype;
+  copy->shape = impl.shape;
+  copy->sizes = impl.sizes;
+  copy->strides = impl.strides;
+  copy->offset = impl.offset;
+  copy->storage = std::make_shared<Storage>(impl.storage->bytes);
+  ir::copy_to_host(impl.storage->device, copy->storage->data, impl.storage->data, impl.storage->bytes);
+  return copy;
+}
+
+/// Where the elements lie side by side in both, and are of one type, within a device or straight across; else by way of
+/// the host.
+void copy_between_devices(const TensorImpl& source, TensorImpl& target) {
+  const ir::Device from = source.storage->device, to = target.storage->device;
+  if (!from.is_cpu() && from != to) return copy_elements(*downloaded(source), target);
+  if (source.dtype == target.dtype && source.contiguous() && target.contiguous()) {
+    target.bump_version();
+    if (from == to) return ir::copy_on_device(to, target.place(), source.place(), bytes_of(source));
+    return ir::copy_to_device(to, target.place(), source.place(), bytes_of(source));
+  }
+  const std::shared_ptr<TensorImpl> whole = downloaded(target);  // what lies between a view's elements stays
+  copy_elements(from.is_cpu() ? source : *downloaded(source), *whole);
+  target.bump_version();
+  ir::copy_to_device(to, target.storage->data, whole->storage->data, whole->storage->bytes);
+}
+
+}  // namespace
+
 void copy_elements(const TensorImpl& source, TensorImpl& target) {
   GRAVEN_CHECK(source.sizes == target.sizes, "copy between different shapes");
+  const ir::Device &from_device = source.storage->device, &to_device = target.storage->device;
+  if (!from_device.is_cpu() || !to_device.is_cpu()) return copy_between_devices(source, target);
   target.bump_version();
   if (source.dtype == target.dtype && source.contiguous() && target.contiguous()) {
     const std::size_t bytes = static_cast<std::size_t>(source.numel()) * ir::size_of(source.dtype);
@@ -353,22 +404,37 @@ void convert_buffer(DType from_dtype, const void* source, DType to_dtype, void* 
 
 Tensor contiguous_copy(const Tensor& t) {
   const TensorImpl& from = get(t);
-  if (from.contiguous()) return t;
+  if (from.contiguous() && from.storage->device.is_cpu()) return t;
   Tensor copy = make_tensor(from.dtype, from.shape);
   copy_elements(from, *copy.impl());
   return copy;
 }
 
+Tensor on_host(const Tensor& t) {
+  const TensorImpl& impl = get(t);
+  return !impl.storage || impl.storage->device.is_cpu() ? t : contiguous_copy(t);
+}
+
+void move_to(TensorImpl& impl, const ir::Device& device) {
+  if (impl.storage->device == device) return;
+  const Tensor moved = make_tensor(impl.dtype, impl.shape, device);
+  copy_elements(impl, *moved.impl());
+  impl.strides = moved.impl()->strides;
+  impl.offset = 0;
+  impl.storage = moved.impl()->storage;
+  if (impl.grad) move_to(*impl.grad, device);
+}
+
 std::vector<double> to_doubles(const Tensor& t, Location where) {
   require_defined(t, "to_vector", where);
-  const Tensor wide = t.detach(where).to(DType::f64, where).contiguous(where);
+  const Tensor wide = on_host(t.detach(where)).to(DType::f64, where).contiguous(where);
   const double* p = wide.data<double>(where);
   return {p, p + wide.numel()};
 }
 
 std::vector<std::int64_t> to_integers(const Tensor& t, Location where) {
   require_defined(t, "to_vector", where);
-  const Tensor wide = t.detach(where).to(DType::i64, where).contiguous(where);
+  const Tensor wide = on_host(t.detach(where)).to(DType::i64, where).contiguous(where);
   const std::int64_t* p = wide.data<std::int64_t>(where);
   return {p, p + wide.numel()};
 }
@@ -505,6 +571,7 @@ void* Tensor::checked_data(DType wanted, Location where) const {
 Scalar Tensor::item_scalar(Location where) const {
   const detail::TensorImpl& impl = with_elements(*this, "item()", where);
   if (impl.numel() != 1) detail::fail_at("item(): needs one element, the tensor is " + describe(), where);
+  if (!impl.storage->device.is_cpu()) return detail::on_host(*this).item_scalar(where);
   if (ir::is_floating(impl.dtype)) return detail::read_element(impl.dtype, impl.data());
   return detail::read_integer(impl.dtype, impl.data());
 }
@@ -516,7 +583,7 @@ Tensor Tensor::clone(Location where) const {
   if (detail::would_record({*this}) || (detail::grad_enabled() && requires_grad()))
     return detail::apply("cast", {*this}, {{"dtype", dtype()}}, where);
   const detail::TensorImpl& from = with_data(*this, "clone()", where);
-  Tensor copy = detail::make_tensor(from.dtype, from.shape);
+  Tensor copy = detail::make_tensor(from.dtype, from.shape, from.storage->device);
   detail::copy_elements(from, *copy.impl());
   return copy;
 }
@@ -531,10 +598,31 @@ Tensor Tensor::to(DType wanted, Location where) const {
   if (detail::would_record({*this}) || (detail::grad_enabled() && requires_grad()))
     return detail::apply("cast", {*this}, {{"dtype", wanted}}, where);
   const detail::TensorImpl& from = with_data(*this, "to()", where);
-  Tensor copy = detail::make_tensor(wanted, from.shape);
+  Tensor copy = detail::make_tensor(wanted, from.shape, from.storage->device);
   detail::copy_elements(from, *copy.impl());
   return copy;
 }
+
+Tensor Tensor::to(const Device& wanted, Location where) const {
+  const detail::TensorImpl& from = with_data(*this, "to()", where);
+  if (from.storage->device == wanted) return *this;
+  if (detail::active_trace())
+    detail::fail_at("to(" + wanted.to_string() + ") of " + describe() +
+                        " within build(), which runs once: move it before, or the module that it is part of",
+                    where);
+  if (detail::grad_enabled() && requires_grad())
+    detail::fail_at(
+        "to(" + wanted.to_string() + ") of " + describe() +
+            ", which requires a gradient: no gradient flows from device to device yet; detach() it, or move "
+            "its module",
+        where);
+  Tensor copy = detail::made_by("to", where, [&] { return detail::make_tensor(from.dtype, from.shape, wanted); });
+  detail::copy_elements(from, *copy.impl());
+  return copy;
+}
+Tensor Tensor::cpu(Location where) const { return to(Device(), where); }
+Tensor Tensor::cuda(int index, Location where) const { return to(Device(Device::Kind::cuda, index), where); }
+Device Tensor::device(Location where) const { return with_data(*this, "device()", where).storage->device; }
 
 Tensor Tensor::detach(Location where) const {
   detail::require_defined(*this, "detach", where);

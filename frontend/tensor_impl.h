@@ -9,21 +9,24 @@
 #include <vector>
 
 #include "graven/tensor.h"
+#include "ir/device.h"
 #include "ir/graph.h"
 
 namespace graven::detail {
 
 struct GradNode;
 
-/// Memory shared by a tensor and its views; 64-byte aligned.
+/// Memory shared by a tensor and its views; 64-byte aligned. On a device nothing of the host reads or writes it.
 struct Storage {
-  explicit Storage(std::size_t bytes);
+  explicit Storage(std::size_t bytes, const ir::Device& device = {});
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
   std::byte* data = nullptr;
   std::size_t bytes = 0;
+  ir::Device device;
+  std::shared_ptr<std::byte> of_device;  ///< what `data` points to there
   /// Counts writes: autograd refuses saved tensors that were written since, graphs notice changed weights.
   std::atomic<std::uint64_t> version{0};
   std::uint64_t made_in = 0;  ///< the trace in whose build() it was made
@@ -91,7 +94,14 @@ struct TensorImpl {
   // ---- tracing and autograd ----
   std::shared_ptr<RecordedView> view;  ///< of what it is a view, and how
 
-  std::byte* data() const { return storage->data + offset * static_cast<std::int64_t>(ir::size_of(dtype)); }
+  /// In the host's memory. User error where it lies on a device.
+  std::byte* data() const {
+    if (!storage->device.is_cpu()) refuse_device();
+    return place();
+  }
+  /// Wherever it lies.
+  std::byte* place() const { return storage->data + offset * static_cast<std::int64_t>(ir::size_of(dtype)); }
+  [[noreturn]] void refuse_device() const;
   std::int64_t numel() const {
     std::int64_t n = 1;
     for (std::int64_t s : sizes) n *= s;
@@ -107,7 +117,7 @@ std::uint64_t next_moment();
 /// Row-major strides.
 Sizes contiguous_strides(const Sizes& sizes);
 /// Uninitialised memory; user error when the size is negative, symbolic or too large.
-Tensor make_tensor(DType dtype, const Shape& shape);
+Tensor make_tensor(DType dtype, const Shape& shape, const ir::Device& device = {});
 /// Another view of the same storage. Does not record.
 Tensor make_view(const Tensor& base, Sizes sizes, Sizes strides, std::int64_t offset);
 /// The same memory, no history.
@@ -115,10 +125,15 @@ Tensor alias_of(const Tensor& t);
 /// What a function computed from x, or a copy where that shares x's memory, for functions that copy whatever their
 /// arguments: a later write into the result is none into x.
 Tensor unshared(const Tensor& result, const Tensor& x, Location where);
-/// Copies elements between any strides, converting dtypes. Sizes are equal. Does not record; bumps the version.
+/// Copies elements between any strides and any devices, converting dtypes. Sizes are equal. Does not record; bumps the
+/// version.
 void copy_elements(const TensorImpl& source, TensorImpl& target);
-/// Row-major copy, or the tensor itself when it is contiguous. Does not record.
+/// Row-major copy in the host's memory, or the tensor itself when it is contiguous there. Does not record.
 Tensor contiguous_copy(const Tensor& t);
+/// The tensor, or a copy of it in the host's memory where it lies on a device. Does not record.
+Tensor on_host(const Tensor& t);
+/// Puts the tensor's elements into memory of the device, row-major, where they are not yet: all handles have it there.
+void move_to(TensorImpl& impl, const ir::Device& device);
 /// User error of the function when undefined. Without one: of a tensor that was looked at before.
 const TensorImpl& get(const Tensor& t, const char* function, Location where);
 const TensorImpl& get(const Tensor& t);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/device.h"
 #include "ir/graph.h"
 
 namespace graven::ir {
@@ -21,6 +22,8 @@ struct StepNumbers {
   std::int64_t draw = 0;                    ///< counts the parts of all steps, from 1
 };
 
+/// Of a graph that was compiled for a device (CompileOptions::device) all memory below is that device's, and work is in
+/// the order of its calls: a run has been given to the device when it returns (ir/device.h).
 class Executable {
  public:
   virtual ~Executable() = default;
@@ -39,6 +42,7 @@ class Executable {
 };
 
 struct CompileOptions {
+  Device device = {};
   int threads = 0;  ///< 0: all
   /// What is printed on stderr, each line under `log_name`: -1 nothing; 0 stages with their times; 1 also each pass; 2
   /// also the memory summary; 3 also the order of the program and every buffer with its life.

@@ -307,11 +307,3 @@ std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir
 }
 
 }  // namespace graven::codegen
-
-namespace graven::ir {
-
-std::unique_ptr<Executable> compile(const Graph& traced, const CompileOptions& options) {
-  return codegen::compile_on_cpu(traced, options);
-}
-
-}  // namespace graven::ir

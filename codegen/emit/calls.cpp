@@ -20,13 +20,6 @@
 
 namespace graven::codegen {
 
-namespace {
-
-using ir::ConfigField;
-using ir::Dim;
-
-/// The programs that a node applies elementwise, in the order of its attributes, the last ones left out where they are
-/// none: its own, its epilogues, or what its operator computes.
 std::vector<ir::ScalarProgram> programs_of(const ir::Node& node, const ir::KernelCall& call, ir::DType result) {
   std::vector<ir::ScalarProgram> programs;
   for (const ir::AttributeSpec& spec : node.op->attributes)
@@ -37,6 +30,11 @@ std::vector<ir::ScalarProgram> programs_of(const ir::Node& node, const ir::Kerne
     programs.push_back(program_of(*node.op, node.attributes, result));
   return programs;
 }
+
+namespace {
+
+using ir::ConfigField;
+using ir::Dim;
 
 /// Of a weight: less is not worth a line.
 constexpr std::int64_t kReleasedBytes = std::int64_t{1} << 20;

@@ -65,6 +65,11 @@ struct Calls {
 Calls make_calls(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style,
                  const Calls* training = nullptr);
 
+/// The programs that a call applies elementwise, in the order of its template arguments, the last ones left out where
+/// they are none (empty: the identity): the node's own, its epilogues, or what its operator computes. `result`: the
+/// element type of its first output.
+std::vector<ir::ScalarProgram> programs_of(const ir::Node& node, const ir::KernelCall& call, ir::DType result);
+
 /// What a node does in a few words: "conv2d 3->32, 3x3, stride 2 + bias + relu".
 std::string describe_node(const ir::Graph& graph, const ir::Node& node);
 

@@ -21,6 +21,7 @@
 #include "codegen/emit/embedded.h"
 #include "codegen/emit/evaluation.h"
 #include "codegen/emit/format.h"
+#include "codegen/emit/just_in_time.h"
 #include "codegen/emit/output_folder.h"
 #include "codegen/emit/project_data.h"
 #include "codegen/emit/record.h"
@@ -353,9 +354,9 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
 
   add_copied(files, data.headers);
   if (options.jit_entry) {
-    if (style.just_in_time.empty())
+    if (style.just_in_time.empty() && !style.kernels_just_in_time)
       throw UserError(fmt::format("there is no just-in-time compilation for {}", target.title));
-    files["jit.cpp"] = render(style.templates + style.just_in_time, d);
+    if (!style.just_in_time.empty()) files["jit.cpp"] = render(style.templates + style.just_in_time, d);
   } else {
     const std::string model_api = "model_api" + style.model_extension;
     add(model_api, kind + "/model_api.cpp");
@@ -468,6 +469,13 @@ std::map<std::string, std::string> render_project(const ir::Graph& graph, const 
                                                   EmitReport* report) {
   EmitReport local;
   return std::move(prepare(graph, options, report ? *report : local).files);
+}
+
+JustInTime render_just_in_time(const ir::Graph& graph, const EmitOptions& options, EmitReport& report) {
+  GRAVEN_CHECK(options.jit_entry, "a standalone project");
+  Prepared p = prepare(graph, options, report);
+  std::string name_space = project_name(p.graph, options);
+  return {std::move(p.graph), std::move(p.plan), std::move(p.files), std::move(name_space)};
 }
 
 namespace {

@@ -53,7 +53,8 @@ struct TargetStyle {
   std::string relu_trait = "";  ///< a template that is specialised for the functor "relu", which the libraries know
   /// The folder of CMakeLists.txt and levels.inc.
   std::string templates = "";
-  std::string just_in_time = "";  ///< there, the file that a host program loads; empty: it is not compiled so
+  std::string just_in_time = "";      ///< there, the file that a host program loads; empty: it is not compiled so
+  bool kernels_just_in_time = false;  ///< the device's kernels alone are: the host program makes the calls
 };
 
 struct Target {

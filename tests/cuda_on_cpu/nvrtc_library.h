@@ -36,11 +36,12 @@ class Nvrtc {
   Nvrtc& operator=(const Nvrtc&) = delete;
   explicit operator bool() const { return library_ != nullptr; }
 
-  /// What the compiler said, warnings included: "" is success.
-  std::string compile(const std::string& source, const std::vector<std::string>& names,
-                      const std::string& architecture) const {
+  /// What the compiler said, warnings included: "" is success. `folder`: what kernels/ is in.
+  std::string compile(const std::string& source, const std::vector<std::string>& names, const std::string& architecture,
+                      const std::string& folder = GRAVEN_SOURCE_DIR) const {
     void* program = nullptr;
-    if (int status = create_(&program, source.c_str(), "kernels.cu", 0, nullptr, nullptr); status != 0)
+    const std::string file = folder + "/kernels.cu";  // what is included is looked for beside it
+    if (int status = create_(&program, source.c_str(), file.c_str(), 0, nullptr, nullptr); status != 0)
       return error_(status);
     for (const std::string& name : names) name_(program, name.c_str());
     // Configs' helpers are plain functions, and carry attributes of g++ (warning 1097).
@@ -49,7 +50,7 @@ class Nvrtc {
         "--gpu-architecture=" + architecture,
         "--device-as-default-execution-space",
         "--diag-suppress=1097",
-        "--include-path=" + std::string(GRAVEN_SOURCE_DIR),
+        "--include-path=" + folder,
         "--include-path=" + std::string(GRAVEN_SOURCE_DIR) + "/kernels/cuda/nvrtc"};
     std::vector<const char*> arguments;
     for (const std::string& option : options) arguments.push_back(option.c_str());

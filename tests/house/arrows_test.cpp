@@ -29,6 +29,11 @@ const std::vector<Rule> kRules = {
      {"frontend/", "graven/", "ir/", "codegen/emit/",
       "codegen/build/"}},  // the one bridge: nn::Graph handed to the generator
     {"codegen/", {"codegen/", "ir/", "kernels/config/", "runtime_min/"}},
+    {"codegen/build/cuda/",
+     {"codegen/", "ir/", "runtime_min/", "cuda_host/"}},  // the host's side of kernels/cuda, without their bodies
+    {"codegen/cuda_table/",
+     {"codegen/build/cuda/", "codegen/cuda_table/", "codegen/targets/cuda/",
+      "ir/"}},  // a program that writes that, and a part of codegen/build
     {"codegen/cli/",
      {"codegen/", "ir/", "runtime_min/",
       "frontend/eager/oracle.h"}},  // a program at the end of the line: recorded results come from the executor

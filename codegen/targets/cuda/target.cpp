@@ -45,6 +45,7 @@ Target make_cuda_target() {
   style.on_device = true;
   style.relu_trait = "is_relu";
   style.templates = "codegen/targets/cuda/templates/";
+  style.kernels_just_in_time = true;
   return target;
 }
 

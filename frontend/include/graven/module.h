@@ -171,6 +171,11 @@ class ModuleBase {
   void zero_grad(Location where = Location::current());
   /// Converts floating-point parameters and buffers, where they are.
   void to(DType dtype);
+  /// Moves parameters, with their gradients, and buffers to the device, where they are: handles and optimizers have
+  /// them there. Graphs that the module is part of run there from the next call on.
+  void to(const Device& device, Location where = Location::current());
+  void cpu(Location where = Location::current()) { to(Device(), where); }
+  void cuda(int index = 0, Location where = Location::current()) { to(Device(Device::Kind::cuda, index), where); }
   /// Calls f for this module and everything below it, children first, as PyTorch does.
   void apply(const std::function<void(ModuleBase&)>& f);
 

@@ -47,6 +47,8 @@ class SavedGraph {
   /// Training calls so far. The folder has no optimizer state: a graph read back starts at 0, until a state_dict() is
   /// loaded.
   std::int64_t train_step() const;
+  /// Moves parameters, buffers and states to the device, where the graph runs from the next call on.
+  void to(const Device& device, Location where = Location::current());
   /// As nn::Graph's: parameters and buffers; when training also optimizer state ("hidden.weight-momentum") and
   /// "train_step".
   StateDict state_dict() const;

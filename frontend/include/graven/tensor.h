@@ -26,6 +26,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "graven/device.h"
 #include "graven/layout.h"
 #include "graven/types.h"
 
@@ -148,6 +149,13 @@ class Tensor {
   Tensor clone(Location where = Location::current()) const;
   Tensor contiguous(Location where = Location::current()) const;
   Tensor to(DType dtype, Location where = Location::current()) const;
+  /// A copy on the device, or the tensor itself where it lies there. Not of a tensor that is part of autograd, nor
+  /// within build().
+  Tensor to(const Device& device, Location where = Location::current()) const;
+  Tensor cpu(Location where = Location::current()) const;
+  Tensor cuda(int index = 0, Location where = Location::current()) const;
+  /// Where it lies. Within build() that of a recorded tensor is a user error: it is the graph's.
+  Device device(Location where = Location::current()) const;
 
   // ---- views ----
   /// One dimension may be -1: whatever is left. A view where strides allow it, a copy otherwise.

@@ -288,6 +288,16 @@ CUstream_st* existing(CUstream_st* stream) {
   return stream;
 }
 
+void add_kernel_library(const std::string& path, void (*touch)()) {
+  Device& device = Device::instance();
+  const std::lock_guard lock(device.mutex);
+  Symbols own(path, touch);
+  if (device.symbols)
+    device.symbols->add(std::move(own));
+  else
+    device.symbols = std::move(own);
+}
+
 void enqueue_launch(Launch launch, CUstream_st* stream) {
   Device& device = Device::instance();
   const std::lock_guard lock(device.mutex);

@@ -37,23 +37,25 @@ struct MappedFile {
   std::size_t bytes = 0;
 };
 
-struct MainProgram {
+struct Loaded {
+  const char* path = nullptr;  // empty: the program itself, which is always listed first
   std::size_t load_address = 0;
   char* thread_local_block = nullptr;
 };
 
-MainProgram main_program() {
-  MainProgram program;
+/// Where an image lies, for the calling thread.
+Loaded loaded(const std::string& path) {
+  Loaded result{path.c_str()};
   dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* result) {
-        // The program itself is always listed first.
-        auto& found = *static_cast<MainProgram*>(result);
+      [](dl_phdr_info* info, std::size_t, void* data) {
+        auto& found = *static_cast<Loaded*>(data);
+        if (*found.path != 0 && std::strcmp(info->dlpi_name, found.path) != 0) return 0;
         found.load_address = info->dlpi_addr;
         found.thread_local_block = static_cast<char*>(info->dlpi_tls_data);
         return 1;
       },
-      &program);
-  return program;
+      &result);
+  return result;
 }
 
 std::string demangle(const char* name) {
@@ -66,13 +68,14 @@ std::string demangle(const char* name) {
 
 }  // namespace
 
-Symbols::Symbols() {
-  const MappedFile file("/proc/self/exe");
+Symbols::Image Symbols::read(const char* path) {
+  const MappedFile file(path);
   const auto* header = reinterpret_cast<const ElfW(Ehdr)*>(file.data);
   if (file.bytes < sizeof(*header) || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0)
-    throw Failure("cuda_on_cpu: cannot read /proc/self/exe");
+    throw Failure(std::string("cuda_on_cpu: cannot read ") + path);
   const auto* sections = reinterpret_cast<const ElfW(Shdr)*>(file.data + header->e_shoff);
   bool found = false;
+  Image image;
   for (int i = 0; i < header->e_shnum; ++i) {
     if (sections[i].sh_type != SHT_SYMTAB) continue;
     found = true;
@@ -82,32 +85,48 @@ Symbols::Symbols() {
       const char* name = names + symbols[s].st_name;
       if (symbols[s].st_shndx == SHN_UNDEF) continue;
       if (ELF64_ST_TYPE(symbols[s].st_info) == STT_TLS && std::strncmp(name, "_ZZ", 3) == 0)
-        shared_.push_back({symbols[s].st_value, symbols[s].st_size});
+        image.shared.push_back({symbols[s].st_value, symbols[s].st_size});
       else if (ELF64_ST_TYPE(symbols[s].st_info) == STT_FUNC && std::strncmp(name, "_Z", 2) == 0)
-        functions_.push_back({symbols[s].st_value, name});
+        image.functions.push_back({symbols[s].st_value, name});
     }
   }
   if (!found)
     throw Failure(
         "cuda_on_cpu: the program has no symbol table, which lists its __shared__ variables: link it without -s, and "
         "don't strip it");
-  std::sort(functions_.begin(), functions_.end(),
+  std::sort(image.functions.begin(), image.functions.end(),
             [](const Function& a, const Function& b) { return a.offset < b.offset; });
+  return image;
+}
+
+Symbols::Symbols() { images_.push_back(read("/proc/self/exe")); }
+Symbols::Symbols(const std::string& path, void (*touch)()) {
+  images_.push_back(read(path.c_str()));
+  images_.back().path = path;
+  images_.back().touch = touch;
+}
+void Symbols::add(Symbols other) {
+  for (Image& image : other.images_) images_.push_back(std::move(image));
 }
 
 void Symbols::poison_shared() const {
-  if (shared_.empty()) return;
-  char* block = main_program().thread_local_block;
-  for (const Variable& v : shared_) std::memset(block + v.offset, 0xff, v.bytes);
+  for (const Image& image : images_) {
+    if (image.shared.empty()) continue;
+    if (image.touch != nullptr) image.touch();
+    char* block = loaded(image.path).thread_local_block;
+    for (const Variable& v : image.shared) std::memset(block + v.offset, 0xff, v.bytes);
+  }
 }
 
 std::string Symbols::function_name(const void* address) const {
-  const std::size_t offset = reinterpret_cast<std::size_t>(address) - main_program().load_address;
-  auto it = std::lower_bound(functions_.begin(), functions_.end(), offset,
-                             [](const Function& f, std::size_t o) { return f.offset < o; });
-  if (it != functions_.end() && it->offset == offset) {
-    std::string name = demangle(it->name.c_str());
-    return name.starts_with("void ") ? name.substr(5) : name;
+  for (const Image& image : images_) {
+    const std::size_t offset = reinterpret_cast<std::size_t>(address) - loaded(image.path).load_address;
+    auto it = std::lower_bound(image.functions.begin(), image.functions.end(), offset,
+                               [](const Function& f, std::size_t o) { return f.offset < o; });
+    if (it != image.functions.end() && it->offset == offset) {
+      std::string name = demangle(it->name.c_str());
+      return name.starts_with("void ") ? name.substr(5) : name;
+    }
   }
   char text[32];
   std::snprintf(text, sizeof text, "kernel at %p", address);

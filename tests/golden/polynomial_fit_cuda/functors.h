@@ -3,11 +3,13 @@
 #pragma once
 
 #include "kernels/config/device.h"
+#include "kernels/cpu/dtype.h"
+#include "kernels/cuda/context.cuh"
 #include "kernels/cuda/scalar_math.cuh"
-#include "program.h"
 
 namespace [[gnu::visibility("hidden")]] polynomial_fit_cuda {
-inline namespace GRAVEN_LEVEL_NAMESPACE {
+
+using namespace graven::kernels;
 
 struct mul_2 {
   static constexpr int inputs = 1;
@@ -52,5 +54,4 @@ struct sub {
   }
 };
 
-}  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace polynomial_fit_cuda

@@ -138,6 +138,9 @@ struct Launch {
   std::vector<const void*> pointer_arguments;
 };
 void enqueue_launch(Launch launch, CUstream_st* stream);
+/// Kernels stand in a library that the process has opened, for good, and no longer in the program itself
+/// (tests/cuda_jit). `touch`: a function of it that uses a thread_local variable.
+void add_kernel_library(const std::string& path, void (*touch)());
 /// Any other work on a stream, nullptr being the current device's default one; `name` for diagnostics.
 void enqueue(const char* name, std::function<void()> work, CUstream_st* stream);
 /// Failure, while this thread records a graph: what `call` does is no work on a stream. What it records is spoilt.

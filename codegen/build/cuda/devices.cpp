@@ -1,0 +1,145 @@
+// Devices and their memory (ir/device.h).
+#include <map>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "codegen/build/cuda/context.h"
+#include "codegen/build/cuda/libraries.h"
+#include "ir/device.h"
+#include "ir/diagnostic.h"
+
+namespace graven::codegen::cuda {
+
+namespace {
+
+struct Known {
+  std::recursive_mutex mutex;
+  std::unique_ptr<kernels::CudaContext> context;
+  /// By size: memory that nobody has any more. Whoever gets it uses it behind those who had it, on the one stream.
+  std::multimap<std::size_t, void*> free;
+};
+
+/// For good: at the end of the process the driver may be gone before this would be.
+Known& known(int device) {
+  static std::mutex mutex;
+  static auto* const all = new std::map<int, Known>;
+  const std::lock_guard lock(mutex);
+  return (*all)[device];
+}
+
+int checked(int device) {
+  ir::require_device({ir::Device::Kind::cuda, device});
+  return device;
+}
+
+std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/// Memory of the current device: what was given back, or new. Where there is none, all that was given back goes first.
+void* take(Known& own, std::size_t bytes) {
+  if (const auto found = own.free.find(bytes); found != own.free.end()) {
+    void* data = found->second;
+    own.free.erase(found);
+    return data;
+  }
+  void* data = nullptr;
+  if (cudaMalloc(&data, bytes) == cudaSuccess) return data;
+  own.context->synchronize();
+  for (const auto& [size, address] : own.free) (void)cudaFree(address);
+  own.free.clear();
+  if (cudaMalloc(&data, bytes) == cudaSuccess) return data;
+  std::size_t free = 0, total = 0;
+  GRAVEN_CUDA(cudaMemGetInfo(&free, &total));
+  throw kernels::CudaOutOfMemory(
+      fmt::format("out of memory: a tensor takes {} bytes, and {} of {} are free", bytes, free, total));
+}
+
+}  // namespace
+
+std::shared_ptr<std::byte> allocate(int device, std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  const Lease lease(device);
+  void* const data = take(known(device), rounded(bytes));
+  return {static_cast<std::byte*>(data), [device, bytes](std::byte* address) {
+            Known& own = known(device);
+            const std::lock_guard lock(own.mutex);
+            own.free.emplace(rounded(bytes), address);
+          }};
+}
+
+Lease::Lease(int device) : lock_(known(checked(device)).mutex), guard_(device) {
+  Known& own = known(device);
+  if (!own.context) own.context = std::make_unique<kernels::CudaContext>();
+  context_ = own.context.get();
+}
+
+}  // namespace graven::codegen::cuda
+
+namespace graven::ir {
+
+using codegen::cuda::Lease;
+
+namespace {
+
+/// Runs `work` with the device's context; what fails is the user's to read.
+template <class Work>
+void on_device(const Device& device, const Work& work) {
+  try {
+    const Lease lease(device.index);
+    work(lease.context());
+  } catch (const kernels::CudaOutOfMemory& e) {
+    throw UserError(fmt::format("{}: {}", device.to_string(), e.what()));
+  } catch (const kernels::CudaError& e) {
+    throw UserError(fmt::format("{}: {}", device.to_string(), e.what()));
+  }
+}
+
+}  // namespace
+
+int cuda_device_count() { return codegen::cuda::device_count(); }
+
+void require_device(const Device& device) {
+  if (device.is_cpu()) return;
+  if (const std::string& why = codegen::cuda::why_no_device(); !why.empty())
+    throw UserError(fmt::format("{}: {}", device.to_string(), why));
+  if (const int count = codegen::cuda::device_count(); device.index < 0 || device.index >= count)
+    throw UserError(fmt::format("{}: no such device, this machine has {}", device.to_string(),
+                                count == 1 ? "cuda:0 alone" : fmt::format("cuda:0 to cuda:{}", count - 1)));
+}
+
+std::shared_ptr<std::byte> allocate_on_device(const Device& device, std::size_t bytes) {
+  std::shared_ptr<std::byte> memory;
+  on_device(device, [&](kernels::CudaContext&) { memory = codegen::cuda::allocate(device.index, bytes); });
+  return memory;
+}
+
+void copy_to_device(const Device& device, std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  on_device(device, [&](kernels::CudaContext& context) {
+    GRAVEN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, context.stream()));
+    context.synchronize();
+  });
+}
+void copy_to_host(const Device& device, std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  on_device(device, [&](kernels::CudaContext& context) {
+    GRAVEN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, context.stream()));
+    context.synchronize();
+  });
+}
+void copy_on_device(const Device& device, std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  on_device(device, [&](kernels::CudaContext& context) {
+    GRAVEN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, context.stream()));
+  });
+}
+void clear_on_device(const Device& device, std::byte* data, std::size_t bytes) {
+  if (bytes == 0) return;
+  on_device(device,
+            [&](kernels::CudaContext& context) { GRAVEN_CUDA(cudaMemsetAsync(data, 0, bytes, context.stream())); });
+}
+void synchronize_device(const Device& device) {
+  if (!device.is_cpu()) on_device(device, [](kernels::CudaContext& context) { context.synchronize(); });
+}
+
+}  // namespace graven::ir

@@ -1,0 +1,30 @@
+// Where tensors lie: in the host's memory, or on a CUDA device.
+//
+//   const Device device = cuda::is_available() ? Device("cuda") : Device("cpu");
+//   Net net;
+//   net.to(device);
+//   Tensor y = graph(x.to(device));   // runs there; y stays there until it is printed, or y.item(), y.cpu()
+//
+// NVIDIA's driver, NVRTC and cuBLASLt are opened when a device is first asked for; a program runs with and without
+// them.
+#pragma once
+
+#include "ir/device.h"
+
+namespace graven {
+
+/// Device("cpu"), Device("cuda"), which is cuda:0, or Device("cuda:1"); any other text is a user error.
+using ir::Device;
+
+namespace cuda {
+
+/// Whether there is a device and a driver for it.
+bool is_available();
+/// 0 where there is no driver.
+int device_count();
+/// Waits for all that the device was given. User error where there is none.
+void synchronize(int device = 0);
+
+}  // namespace cuda
+
+}  // namespace graven

@@ -1,0 +1,52 @@
+// Where a tensor's memory is, and the memory of devices: the seam between the frontend, whose tensors have such memory,
+// and codegen/build, which opens a device's driver when one is first asked for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace graven::ir {
+
+/// The host's memory, or a CUDA device's.
+struct Device {
+  enum class Kind : std::uint8_t { cpu, cuda };
+  Kind kind = Kind::cpu;
+  int index = 0;  ///< of the device; 0 of the host
+
+  Device() = default;
+  Device(Kind kind, int index) : kind(kind), index(index) {}
+  /// "cpu", "cuda", which is cuda:0, or "cuda:1". User error for any other text. Whether there is such a device is
+  /// found when it is used.
+  Device(std::string_view name);                                       // NOLINT: implicit, so that x.to("cuda") works
+  Device(const char* name) : Device(std::string_view(name)) {}         // NOLINT
+  Device(const std::string& name) : Device(std::string_view(name)) {}  // NOLINT
+
+  bool is_cpu() const { return kind == Kind::cpu; }
+  /// "cpu", "cuda:0".
+  std::string to_string() const { return is_cpu() ? "cpu" : "cuda:" + std::to_string(index); }
+  friend bool operator==(const Device&, const Device&) = default;
+};
+
+/// How many CUDA devices this machine has; 0 where there is no driver. Defined in codegen/build, as is the rest.
+int cuda_device_count();
+/// UserError, one line that says what to do, where the device is not there.
+void require_device(const Device& device);
+
+/// Memory of a CUDA device, 256-byte aligned; it is given back when the last owner is gone. UserError where it is not
+/// to be had.
+std::shared_ptr<std::byte> allocate_on_device(const Device& device, std::size_t bytes);
+
+// Copies, each behind all that the device was given before. The host's side has been read, or is there, when they
+// return.
+void copy_to_device(const Device& device, std::byte* to, const std::byte* from, std::size_t bytes);
+void copy_to_host(const Device& device, std::byte* to, const std::byte* from, std::size_t bytes);
+/// Within the device; the copy is in its order when this returns.
+void copy_on_device(const Device& device, std::byte* to, const std::byte* from, std::size_t bytes);
+void clear_on_device(const Device& device, std::byte* data, std::size_t bytes);
+/// Waits for all that the device was given.
+void synchronize_device(const Device& device);
+
+}  // namespace graven::ir

@@ -1,0 +1,124 @@
+// Graphs that are called with tensors on a CUDA device, against the same graphs on the CPU.
+#include <graven/graven.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/cuda_jit/device.h"
+#include "tests/cuda_jit/networks.h"
+
+namespace graven {
+namespace {
+
+using cuda_jit::expect_close;
+
+struct Mlp : nn::Module<Mlp> {
+  nn::Linear hidden = child("hidden", nn::Linear(12, 20));
+  nn::Linear logits = child("logits", nn::Linear(20, 5));
+  Tensor forward(Tensor x) { return logits(relu(hidden(x))); }
+};
+
+struct InferMlp : nn::Graph<InferMlp> {
+  Mlp model = child("model", Mlp());
+  Tensor build(Tensor x) { return model(x); }
+};
+
+TEST(CudaGraph, InfersWhereItsParametersAre) {
+  manual_seed(1);
+  InferMlp graph;
+  const Tensor x = randn({7, 12}), expected = graph(x);
+  graph.model.to("cuda");
+  EXPECT_EQ(graph.model.hidden.weight.device(), Device("cuda:0"));
+  const Tensor y = graph(x.to("cuda"));
+  EXPECT_EQ(y.device().to_string(), "cuda:0");
+  expect_close(y, expected);
+  // Again, by the recorded graph; and with other inputs.
+  const Tensor other = randn({7, 12});
+  expect_close(graph(x.cuda()), expected);
+  const Tensor on_device = graph(other.cuda()).cpu();
+  graph.model.cpu();
+  expect_close(on_device, graph(other));
+}
+
+struct TrainMlp : nn::Graph<TrainMlp> {
+  Mlp model = child("model", Mlp());
+  nn::CrossEntropyLoss loss_fn = child("loss_fn", nn::CrossEntropyLoss());
+  optim::SGD optimizer{model.parameters(), {.lr = 0.1, .momentum = 0.9}};
+  TrainMlp() { add_optimizer(optimizer); }
+  Tensor build(Tensor x, Tensor labels) {
+    Tensor loss = loss_fn(model(x), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(CudaGraph, TrainsAsOnTheCpu) {
+  manual_seed(2);
+  TrainMlp there;
+  manual_seed(2);
+  TrainMlp here;
+  there.model.to("cuda");
+  for (int step = 0; step < 6; ++step) {
+    const Tensor x = randn({16, 12}), labels = randint(0, 5, {16});
+    const Tensor loss = there(x.cuda(), labels.cuda());
+    EXPECT_EQ(loss.device(), Device("cuda"));
+    expect_close(loss, here(x, labels));
+  }
+  const nn::StateDict expected = here.state_dict(), got = there.state_dict();
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].first, expected[i].first);
+    SCOPED_TRACE(got[i].first);
+    expect_close(got[i].second, expected[i].second);
+  }
+  const nn::StateDict gradients = there.gradients();
+  for (std::size_t i = 0; i < gradients.size(); ++i) expect_close(gradients[i].second, here.gradients()[i].second);
+}
+
+TEST(CudaGraph, ReplaysAStepAndCopiesNothingBack) {
+  manual_seed(3);
+  TrainMlp graph;
+  graph.model.to("cuda");
+  const Tensor x = randn({16, 12}).cuda(), labels = randint(0, 5, {16}).cuda();
+  std::vector<Tensor> losses;
+  for (int step = 0; step < 2; ++step) losses.push_back(graph(x, labels));
+  cuda::synchronize();
+  const long long launches = cuda_jit::count("stand_in_graph_launches"),
+                  allocations = cuda_jit::count("stand_in_allocations"),
+                  bytes = cuda_jit::count("stand_in_bytes_to_host");
+  for (int step = 0; step < 3; ++step) losses.push_back(graph(x, labels));
+  cuda::synchronize();
+  EXPECT_EQ(cuda_jit::count("stand_in_graph_launches") - launches, 3);
+  EXPECT_EQ(cuda_jit::count("stand_in_bytes_to_host"), bytes);
+  EXPECT_LE(cuda_jit::count("stand_in_allocations") - allocations, 3) << "a loss each that somebody keeps";
+  EXPECT_LT(losses[4].item<double>(), losses[0].item<double>());
+}
+
+class CudaNetworks : public testing::TestWithParam<cuda_jit::Network> {};
+
+TEST_P(CudaNetworks, AreThoseOfTheCpu) {
+  const cuda_jit::Network& network = GetParam();
+  const cuda_jit::Running here = network.make(), there = network.make();
+  there.move("cuda");
+  manual_seed(11);
+  for (int step = 0; step < network.steps; ++step) {
+    SCOPED_TRACE(step);
+    const std::vector<Tensor> inputs = network.inputs();
+    std::vector<Tensor> on_device;
+    for (const Tensor& x : inputs) on_device.push_back(x.cuda());
+    expect_close(there.call(on_device), here.call(inputs), network.tolerance);
+  }
+  const nn::StateDict expected = here.graph->state_dict(), got = there.graph->state_dict();
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    SCOPED_TRACE(got[i].first);
+    expect_close(got[i].second, expected[i].second, network.tolerance);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaNetworks, testing::ValuesIn(cuda_jit::networks()),
+                         [](const testing::TestParamInfo<cuda_jit::Network>& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace graven
