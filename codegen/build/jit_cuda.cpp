@@ -1,5 +1,6 @@
 #include "codegen/build/jit_cuda.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -224,12 +225,16 @@ class CudaExecutable : public ir::Executable {
       includes.insert("kernels/cuda/" + (step.call.file.empty() ? step.call.name : step.call.file) + ".cuh");
       calls_.push_back(planned(step, node));
     }
+    // Of the configs kernels need the options of updates alone; all else reaches them as arguments.
+    const bool has_rules =
+        std::any_of(calls_.begin(), calls_.end(), [](const PlannedCall& call) { return !call.rule_options.empty(); });
+    std::erase_if(sources_.texts, [&](const auto& file) {
+      return !file.first.starts_with("kernels/") && file.first != "functors.h" &&
+             !(has_rules && file.first == "configs.h");
+    });
     for (const char* of_project : {"configs.h", "functors.h"})
       if (sources_.texts.count(of_project)) sources_.program += fmt::format("#include \"{}\"\n", of_project);
     for (const std::string& include : includes) sources_.program += fmt::format("#include \"{}\"\n", include);
-    std::erase_if(sources_.texts, [](const auto& file) {
-      return file.first != "configs.h" && file.first != "functors.h" && !file.first.starts_with("kernels/");
-    });
   }
 
   PlannedCall planned(const Step& step, const ir::Node& node) const {
@@ -249,9 +254,9 @@ class CudaExecutable : public ir::Executable {
       if (!programs.empty() && !programs[0].empty()) {
         const Functor functor = make_functor(programs[0]);
         call.stand_ins.functor = project_.name_space + "::" + functor.name;
-        form = functor.name == ir::kRelu.name  ? FunctorForm::relu
-               : programs[0].inputs == 1 ? FunctorForm::of_one
-                                         : FunctorForm::of_two;
+        form = functor.name == ir::kRelu.name ? FunctorForm::relu
+               : programs[0].inputs == 1      ? FunctorForm::of_one
+                                              : FunctorForm::of_two;
       }
       for (const ir::DType d : types) {
         call.stand_ins.types.emplace_back(device_type(d));

@@ -78,9 +78,9 @@ std::vector<std::string> options_for(int architecture) {
                                     ? "install a later CUDA toolkit"
                                     : "devices before sm_75 are not supported"));
   }
-  // Configs' helpers are plain functions, and carry attributes of g++ (warning 1097).
+  // Configs' helpers are plain functions, and texts carry attributes and pragmas of g++ (warnings 1097 and 161).
   return {"--std=c++20", fmt::format("--gpu-architecture=sm_{}", architecture), "--device-as-default-execution-space",
-          "--diag-suppress=1097"};
+          "--diag-suppress=1097,161"};
 }
 
 CompiledKernels compile(const KernelSources& sources, const std::set<std::string>& names,
