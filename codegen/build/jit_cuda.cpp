@@ -397,7 +397,7 @@ class CudaExecutable : public ir::Executable {
                           p.home == Home::gradient || p.home == Home::constant;
       if (is_own) places[v] = place(static_cast<std::size_t>(byte_count(graph().type(v))));
     }
-    kernels::require_device_memory(bytes, (graph().name + ": the memory plan, inputs, results and gradients").c_str());
+    kernels::require_device_memory(bytes, "the memory plan, inputs, results and gradients");
     memory_ = cuda::allocate(device_.index, bytes);
     GRAVEN_CUDA(cudaMemsetAsync(memory_.get(), 0, bytes, context.stream()));
     arena_ = memory_.get() + arena;

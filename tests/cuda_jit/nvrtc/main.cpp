@@ -1,5 +1,5 @@
-// Compiles with the real NVRTC what just-in-time compilation gave to the stand-in, in a process of its own: NVRTC has no
-// place beside the emulated device, which handles segmentation faults.
+// Compiles with the real NVRTC what just-in-time compilation gave to the stand-in, in a process of its own: NVRTC has
+// no place beside the emulated device, which handles segmentation faults.
 //
 //   compile_with_nvrtc FOLDER ARCHITECTURE     FOLDER has the files, and program.txt and names.txt, a name a line
 //

@@ -87,8 +87,9 @@ int nvrtcAddNameExpression(void* program, const char* name) {
 }
 int nvrtcCompileProgram(void* opaque, int count, const char* const* options) {
   Program& program = *static_cast<Program*>(opaque);
-  std::string command =
-      std::string(STAND_IN_CXX) + " -std=c++20 -O1 -fPIC -shared -w -ffp-contract=off -I" STAND_IN_INCLUDE;
+  constexpr std::size_t kMany = 100;  // kernels take longer to optimise than they save
+  std::string command = std::string(STAND_IN_CXX) + (program.names.size() > kMany ? " -O0" : " -O1") +
+                        " -std=c++20 -fPIC -shared -w -ffp-contract=off -I" STAND_IN_INCLUDE;
   bool architecture = false;
   for (int i = 0; i < count; ++i) {
     const std::string option = options[i], path = "--include-path=";

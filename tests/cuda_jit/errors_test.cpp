@@ -1,0 +1,156 @@
+// What goes wrong with devices is one line that says what to do.
+#include <graven/graven.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "codegen/build/process.h"
+#include "tests/cuda_jit/device.h"
+
+namespace graven {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What the probe prints with these variables of the environment.
+std::string probe(std::vector<std::string> variables, const std::string& argument = "") {
+  variables.insert(variables.begin(), "/usr/bin/env");
+  variables.emplace_back("GRAVEN_CACHE=off");
+  variables.emplace_back(CUDA_JIT_PROBE);
+  if (!argument.empty()) variables.push_back(argument);
+  std::string output = codegen::run_process(variables, {.seconds = 120}).output;
+  // The line of the program is not what is tested here.
+  if (const std::size_t at = output.find("\n  at main.cpp:"); at != std::string::npos)
+    output.erase(at, output.find('\n', at + 1) - at);
+  return output;
+}
+
+/// A folder with some of the stand-ins.
+class Folder {
+ public:
+  explicit Folder(const std::vector<std::string>& libraries)
+      : path_(fs::path(testing::TempDir()) / ("cuda_jit_libraries_" + std::to_string(getpid()))) {
+    fs::create_directories(path_);
+    for (const std::string& name : libraries) fs::create_symlink(fs::path(STAND_IN) / name, path_ / name);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  std::string variable() const { return "GRAVEN_CUDA_PATH=" + path_.string(); }
+
+ private:
+  fs::path path_;
+};
+
+const std::string kAll = std::string("GRAVEN_CUDA_PATH=") + STAND_IN;
+
+TEST(CudaErrors, OfTheMachineSayWhatToDo) {
+  EXPECT_EQ(probe({kAll}, "product"), "available: 1, devices: 2\n[2,2]\n");
+  EXPECT_EQ(probe({kAll}, "cuda:7"),
+            "available: 1, devices: 2\n"
+            "error: cuda:7: no such device, this machine has cuda:0 to cuda:1\n");
+  const std::string no_driver = probe({Folder({}).variable()});
+  EXPECT_NE(
+      no_driver.find("available: 0, devices: 0\nerror: cuda:0: no CUDA device: the NVIDIA driver is not installed ("),
+      std::string::npos)
+      << no_driver;
+  EXPECT_EQ(probe({kAll, "GRAVEN_STAND_IN=no_device"}),
+            "available: 0, devices: 0\n"
+            "error: cuda:0: no CUDA device: the NVIDIA driver finds none, or CUDA_VISIBLE_DEVICES hides it; see "
+            "nvidia-smi\n");
+  EXPECT_EQ(
+      probe({kAll, "GRAVEN_STAND_IN=old_driver"}),
+      "available: 0, devices: 0\n"
+      "error: cuda:0: no CUDA device: the NVIDIA driver is for CUDA 11.8, and 12.0 or later is needed: update the "
+      "driver\n");
+  EXPECT_EQ(probe({kAll, "GRAVEN_STAND_IN=old_device"}),
+            "available: 1, devices: 2\n"
+            "error: NVRTC 13.0 does not compile for this device (sm_52): devices before sm_75 are not supported\n");
+}
+
+TEST(CudaErrors, OfLibrariesNameThem) {
+  const std::string no_nvrtc = probe({Folder({"libcuda.so.1", "libcublasLt.so.13"}).variable()});
+  EXPECT_NE(no_nvrtc.find("\nerror: NVRTC is missing ("), std::string::npos) << no_nvrtc;
+  EXPECT_NE(no_nvrtc.find("): install the CUDA toolkit 12 or later, or set CUDA_HOME or GRAVEN_CUDA_PATH\n"),
+            std::string::npos)
+      << no_nvrtc;
+  const Folder without_products({"libcuda.so.1", "libnvrtc.so.13"});
+  // It is opened when something is multiplied, and not before.
+  EXPECT_EQ(probe({without_products.variable()}), "available: 1, devices: 2\n[2,3]\n");
+  const std::string no_products = probe({without_products.variable()}, "product");
+  EXPECT_NE(no_products.find("\nerror: cuBLASLt is missing ("), std::string::npos) << no_products;
+}
+
+TEST(CudaErrors, OfMemoryComeBeforeTheWork) {
+  EXPECT_EQ(probe({kAll, "GRAVEN_STAND_IN=small"}, "large"),
+            "available: 1, devices: 2\n"
+            "error: to: cuda:0: out of memory: a tensor takes 12582912 bytes, and 1048576 of 1048576 are free\n");
+  // Of a graph: what its plan takes, and what there is.
+  const std::string plan = probe({kAll, "GRAVEN_STAND_IN=small"}, "plan");
+  EXPECT_NE(plan.find("error: Infer: CUDA device 0: the memory plan, inputs, results and gradients take "),
+            std::string::npos)
+      << plan;
+  EXPECT_NE(plan.find(" bytes, and 1048576 of 1048576 are free\n"), std::string::npos) << plan;
+}
+
+/// The message of a user error.
+template <class Call>
+std::string message_of(const Call& call) {
+  try {
+    call();
+  } catch (const UserError& e) {
+    return e.message();
+  }
+  return "no error";
+}
+
+struct Scale : nn::Graph<Scale> {
+  nn::Linear layer = child("layer", nn::Linear(3, 3));
+  Tensor build(Tensor x) { return layer(x); }
+};
+
+TEST(CudaErrors, OfTensorsOnTwoDevicesNameBoth) {
+  Scale graph;
+  const Tensor x = ones({2, 3}), there = x.cuda();
+  EXPECT_EQ(
+      message_of([&] { graph(there); }),
+      graph.name() +
+          " has tensors on two devices: layer.weight is on cpu, input 0 on cuda:0; move the module, or the input, "
+          "with to()");
+  graph.layer.to("cuda:1");
+  EXPECT_EQ(message_of([&] { graph(there); }),
+            graph.name() +
+                " has tensors on two devices: layer.weight is on cuda:1, input 0 on cuda:0; move the module, or the "
+                "input, with to()");
+  EXPECT_EQ(message_of([&] { (void)(x + there); }),
+            "add: expects tensors on one device, got f32[2,3] on cuda:0 and f32[2,3] on cpu");
+  EXPECT_EQ(
+      message_of([&] { (void)relu(there); }),
+      "relu: f32[2,3] is on cuda:0, where operators do not run by themselves yet: call it within a graph's build(), or "
+      "take its cpu()");
+  EXPECT_EQ(message_of([&] { (void)there.data<float>(); }),
+            "the tensor f32[2,3] is on cuda:0, and its elements are asked for on the cpu: take its cpu() first");
+  EXPECT_EQ(message_of([] { (void)Device("gpu"); }), "device: expected cpu, cuda or cuda:<number>, got 'gpu'");
+  EXPECT_EQ(message_of([] { (void)Device("cuda:-1"); }), "device: expected cpu, cuda or cuda:<number>, got 'cuda:-1'");
+}
+
+struct HalfGraph : nn::Graph<HalfGraph> {
+  Tensor build(Tensor x) { return relu(x); }
+};
+
+TEST(CudaErrors, OfTypesNameTheOperatorAndTheLine) {
+  HalfGraph graph;
+  const Tensor x = ones({2, 3}, f16).cuda();
+  try {
+    graph(x);
+    FAIL() << "f16 has no kernels";
+  } catch (const UserError& e) {
+    EXPECT_NE(std::string(e.what()).find("does not take f16[2,3]"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("errors_test.cpp:"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace graven
