@@ -2,9 +2,16 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "codegen/build/process.h"
+#include "tests/tolerances.h"
 
 namespace graven::cuda_jit {
 
@@ -21,13 +28,37 @@ long long count(const char* function) {
   return reinterpret_cast<long long (*)()>(dlsym(library, function))();
 }
 
-void expect_close(const Tensor& got, const Tensor& expected, double tolerance) {
+void expect_close(const Tensor& got, const Tensor& expected) {
   ASSERT_TRUE(kStandIn);
   ASSERT_EQ(got.describe(), expected.describe());
   const std::vector<double> a = got.to_vector<double>(), b = expected.to_vector<double>();
+  double largest = 0;
+  for (const double x : b) largest = std::max(largest, std::abs(x));
   for (std::size_t i = 0; i < a.size(); ++i)
-    ASSERT_LE(std::abs(a[i] - b[i]), tolerance * (1 + std::abs(b[i])))
+    ASSERT_LE(std::abs(a[i] - b[i]), tests::tolerance::network_on_device.f32 * (1 + largest))
         << "element " << i << " of " << a.size() << ": " << a[i] << ", expected " << b[i];
+}
+
+bool compiles_with_nvrtc(const codegen::CudaJitReport& report, bool may_warn) {
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / ("cuda_jit_" + std::to_string(getpid()));
+  for (const auto& [path, text] : report.files) {
+    std::filesystem::create_directories((folder / path).parent_path());
+    std::ofstream(folder / path) << text;
+  }
+  std::ofstream(folder / "program.txt") << report.program;
+  {
+    std::ofstream names(folder / "names.txt");
+    for (const std::string& name : report.kernels) names << name << "\n";
+  }
+  const codegen::ProcessResult said =
+      codegen::run_process({COMPILE_WITH_NVRTC, folder.string(), "sm_90"}, {.seconds = 300});
+  std::filesystem::remove_all(folder);
+  constexpr int kMissing = 77;
+  if (said.exit_status == kMissing) return false;
+  constexpr int kWarned = 3;
+  EXPECT_TRUE(said.exit_status == 0 || (may_warn && said.exit_status == kWarned)) << said.output;
+  return true;
 }
 
 }  // namespace graven::cuda_jit

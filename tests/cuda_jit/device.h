@@ -3,12 +3,18 @@
 
 #include <graven/graven.h>
 
+#include "codegen/build/jit_cuda.h"
+
 namespace graven::cuda_jit {
 
 /// What the stand-in for the driver counts, by the function's name: "stand_in_graph_launches".
 long long count(const char* function);
 
-/// That two tensors have one type and nearly the same elements, wherever they lie.
-void expect_close(const Tensor& got, const Tensor& expected, double tolerance = 1e-5);
+/// That two tensors have one type and nearly the same elements (tests/tolerances.h), wherever they lie.
+void expect_close(const Tensor& got, const Tensor& expected);
+
+/// That the real NVRTC, where it is installed, compiles what was given to the stand-in. False, and nothing, where it is
+/// not.
+bool compiles_with_nvrtc(const codegen::CudaJitReport& report, bool may_warn = false);
 
 }  // namespace graven::cuda_jit

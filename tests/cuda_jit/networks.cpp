@@ -104,7 +104,7 @@ const std::vector<Network>& networks() {
       {"mobilenet_v2_train",
        trains<optim::SGD>(std::function(+[] { return small_mobilenet(); }),
                           optim::SGDOptions{.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4}),
-       [] { return images(2, 3, 32); }, 2, 2e-3},
+       [] { return images(2, 3, 32); }, 2},
       {"gpt2_train", trains<optim::Adam>(std::function(+[] { return small_gpt2(); }), optim::AdamOptions{.lr = 0.001}),
        [] { return std::vector<Tensor>{randint(0, 20, {2, 8}), randint(0, 20, {16})}; }},
       {"lstm_train",

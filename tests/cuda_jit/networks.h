@@ -23,7 +23,6 @@ struct Network {
   std::function<Running()> make;  ///< its weights follow from the seed
   std::function<std::vector<Tensor>()> inputs;
   int steps = 3;
-  double tolerance = 1e-4;
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Network& network) { return out << network.name; }

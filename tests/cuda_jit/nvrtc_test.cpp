@@ -2,20 +2,17 @@
 // finds in them, where it is installed. That needs no GPU.
 #include <graven/graven.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "codegen/build/jit_cuda.h"
-#include "codegen/build/process.h"
 #include "codegen/emit/project.h"
 #include "codegen/targets/targets.h"
 #include "ir/passes/pass.h"
+#include "tests/cuda_jit/device.h"
 #include "tests/cuda_jit/networks.h"
 
 namespace graven {
@@ -99,23 +96,7 @@ TEST_P(CudaJitTexts, AreThoseOfEmissionAndCompileWithNvrtc) {
   }
   EXPECT_GT(report.files.size(), 3u);
 
-  const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / ("cuda_jit_" + std::to_string(getpid()));
-  for (const auto& [path, text] : report.files) {
-    std::filesystem::create_directories((folder / path).parent_path());
-    std::ofstream(folder / path) << text;
-  }
-  std::ofstream(folder / "program.txt") << report.program;
-  {
-    std::ofstream names(folder / "names.txt");
-    for (const std::string& name : report.kernels) names << name << "\n";
-  }
-  const codegen::ProcessResult said =
-      codegen::run_process({COMPILE_WITH_NVRTC, folder.string(), "sm_90"}, {.seconds = 300});
-  std::filesystem::remove_all(folder);
-  constexpr int kMissing = 77;
-  if (said.exit_status == kMissing) GTEST_SKIP() << "no CUDA toolkit: libnvrtc.so cannot be loaded";
-  EXPECT_EQ(said.exit_status, 0) << said.output;
+  if (!cuda_jit::compiles_with_nvrtc(report)) GTEST_SKIP() << "no CUDA toolkit: libnvrtc.so cannot be loaded";
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, CudaJitTexts, testing::ValuesIn(cuda_jit::networks()),

@@ -44,7 +44,7 @@ class Nvrtc {
     if (int status = create_(&program, source.c_str(), file.c_str(), 0, nullptr, nullptr); status != 0)
       return error_(status);
     for (const std::string& name : names) name_(program, name.c_str());
-    // Configs' helpers are plain functions, and carry attributes of g++ (warning 1097); projects have its pragmas (161).
+    // Configs' helpers are plain functions, and carry attributes of g++ (warning 1097); projects its pragmas (161).
     const std::vector<std::string> options = {
         "--std=c++20",
         "--gpu-architecture=" + architecture,

@@ -3,7 +3,7 @@
 //
 //   compile_with_nvrtc FOLDER ARCHITECTURE     FOLDER has the files, and program.txt and names.txt, a name a line
 //
-// The status is 77 where there is no NVRTC, 1 where it says something, which is printed.
+// What NVRTC says is printed. The status is 77 where there is none, 1 where it refuses the text, 3 where it warns.
 #include <cstdio>
 #include <fstream>
 #include <sstream>
@@ -25,5 +25,5 @@ int main(int argc, char** argv) {
   if (names.empty()) return 2;
   const std::string said = nvrtc.compile(program.str(), names, argv[2], folder);
   std::printf("%s\n", said.c_str());
-  return said.empty() ? 0 : 1;
+  return said.empty() ? 0 : said.starts_with("NVRTC_ERROR") ? 1 : 3;
 }
