@@ -2,6 +2,7 @@
 #include <graven/graven.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -93,6 +94,44 @@ TEST(CudaGraph, ReplaysAStepAndCopiesNothingBack) {
   EXPECT_EQ(cuda_jit::count("stand_in_bytes_to_host"), bytes);
   EXPECT_LE(cuda_jit::count("stand_in_allocations") - allocations, 3) << "a loss each that somebody keeps";
   EXPECT_LT(losses[4].item<double>(), losses[0].item<double>());
+}
+
+/// A step of two parts, with a scaled loss.
+struct TrainInParts : nn::Graph<TrainInParts> {
+  Mlp model = child("model", Mlp());
+  optim::Adam optimizer{model.parameters(), {.lr = 0.01}};
+  TrainInParts() {
+    add_optimizer(optimizer);
+    set_gradient_accumulation_steps(2);
+    set_grad_scaler(amp::GradScaler({.init_scale = 8, .growth_interval = 2}));
+  }
+  Tensor build(Tensor x, Tensor labels) {
+    Tensor loss = cross_entropy(model(x), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(CudaGraph, MakesAStepOfSeveralParts) {
+  manual_seed(4);
+  TrainInParts there;
+  manual_seed(4);
+  TrainInParts here;
+  there.model.to("cuda");
+  for (int step = 0; step < 5; ++step) {
+    // One of the steps overflows, and is skipped.
+    const Tensor x = randn({8, 12}) * (step == 2 ? std::numeric_limits<double>::infinity() : 1.0),
+                 labels = randint(0, 5, {8});
+    const Tensor loss = there(x.cuda(), labels.cuda()), expected = here(x, labels);
+    if (step != 2) expect_close(loss, expected);
+  }
+  EXPECT_EQ(there.train_step(), 4);
+  EXPECT_EQ(here.train_step(), 4);
+  const nn::StateDict expected = here.state_dict(), got = there.state_dict();
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    SCOPED_TRACE(got[i].first);
+    expect_close(got[i].second, expected[i].second);
+  }
 }
 
 class CudaNetworks : public testing::TestWithParam<cuda_jit::Network> {};
