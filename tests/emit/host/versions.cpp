@@ -109,7 +109,7 @@ void report_error(const Library& library) {
     const std::int64_t labels[2] = {2, 0}, none[2] = {2, 77};
     const double rates[1] = {0.05};
     refused("create", create(1, nullptr), kBadArgument, "model is NULL");
-    refused("create", create(-1, &model), kError, "threads: expected 0 or more, found -1");
+    refused("create", create(-1, &model), kBadArgument, "threads: expected 0 or more, found -1");
     refused("load", load(nullptr, "x"), kBadArgument, "model is NULL");
     function<void(void*)>(library, "version_destroy")(nullptr);
     check(library, create(1, &model));
@@ -123,7 +123,7 @@ void report_error(const Library& library) {
     refused("step", step(model, x.data(), nullptr, rates, 1, nullptr), kBadArgument, "labels is NULL");
     refused("step", step(model, x.data(), labels, nullptr, 1, nullptr), kBadArgument, "learning_rates is NULL");
     for (const std::int64_t number : {std::int64_t{0}, std::int64_t{-1}, INT64_MIN})
-      refused("step", step(model, x.data(), labels, rates, number, nullptr), kError, "step: expected 1 or more");
+      refused("step", step(model, x.data(), labels, rates, number, nullptr), kBadArgument, "step: expected 1 or more");
     refused("step", step(model, x.data(), none, rates, 1, nullptr), kError, "77");
     refused("forward", forward(model, x.data(), none, nullptr), kError, "77");
     refused("forward", forward(nullptr, x.data(), labels, nullptr), kBadArgument, "model is NULL");
@@ -144,7 +144,7 @@ void report_error(const Library& library) {
     function<void(void*)>(library, "version_unload")(nullptr);
     check(library, load("", &weights));
     refused("create", create(weights, 1, nullptr), kBadArgument, "model is NULL");
-    refused("create", create(weights, INT32_MIN, &model), kError, "threads: expected 0 or more");
+    refused("create", create(weights, INT32_MIN, &model), kBadArgument, "threads: expected 0 or more");
     check(library, create(weights, 1, &model));
     refused("use", use(model, nullptr), kBadArgument, "weights is NULL");
     refused("use", use(nullptr, weights), kBadArgument, "model is NULL");
@@ -153,7 +153,7 @@ void report_error(const Library& library) {
     refused("forward", forward(model, nullptr, 1, y.data()), kBadArgument, "x is NULL");
     refused("forward", forward(model, x.data(), 1, nullptr), kBadArgument, "output is NULL");
     for (const std::int64_t rows : {std::int64_t{0}, std::int64_t{-1}, batch + 1, INT64_MAX, INT64_MIN})
-      refused("forward", forward(model, x.data(), rows, y.data()), kError, "batch: expected 1 to");
+      refused("forward", forward(model, x.data(), rows, y.data()), kBadArgument, "batch: expected 1 to");
     check(library, forward(model, x.data(), batch, y.data()));
   }
   function<void(void*)>(library, "version_destroy")(model);
