@@ -1,7 +1,10 @@
 // Graphs that are called with tensors on a CUDA device, against the same graphs on the CPU.
 #include <graven/graven.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <vector>
@@ -40,6 +43,46 @@ TEST(CudaGraph, InfersWhereItsParametersAre) {
   const Tensor on_device = graph(other.cuda()).cpu();
   graph.model.cpu();
   expect_close(on_device, graph(other));
+}
+
+struct InferGelu : nn::Graph<InferGelu> {
+  Mlp model = child("model", Mlp());
+  Tensor build(Tensor x) { return gelu(model(x)); }
+};
+
+TEST(CudaGraph, FindsItsKernelsInTheCache) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / ("cuda_jit_cache_" + std::to_string(getpid()));
+  const char* const given = std::getenv("GRAVEN_CACHE");
+  const std::string before = given ? given : "";
+  setenv("GRAVEN_CACHE", folder.c_str(), 1);
+  const auto modules = [&] {
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::recursive_directory_iterator(folder))
+      if (entry.path().extension() == ".cubin") found.push_back(entry.path());
+    return found;
+  };
+  const auto call = [](std::int64_t rows) {
+    manual_seed(1);
+    InferGelu graph;
+    graph.model.to("cuda");
+    return graph(ones({rows, 12}).cuda()).cpu();
+  };
+  const Tensor first = call(3);
+  ASSERT_EQ(modules().size(), 1u);
+  const auto written = fs::last_write_time(modules()[0]);
+  EXPECT_TRUE(equal(call(3), first));
+  (void)call(4);  // the same kernels, with other arguments
+  ASSERT_EQ(modules().size(), 1u);
+  EXPECT_EQ(fs::last_write_time(modules()[0]), written);
+  // A part of a file is made anew.
+  fs::resize_file(modules()[0], fs::file_size(modules()[0]) / 2);
+  EXPECT_TRUE(equal(call(3), first));
+  fs::remove_all(folder);
+  if (given)
+    setenv("GRAVEN_CACHE", before.c_str(), 1);
+  else
+    unsetenv("GRAVEN_CACHE");
 }
 
 struct TrainMlp : nn::Graph<TrainMlp> {

@@ -66,7 +66,6 @@ void find_all(Driver& d, Functions& f) {
   f.find(d.driver_version, "cuDriverGetVersion");
   f.find(d.device_count, "cuDeviceGetCount");
   f.find(d.device_get, "cuDeviceGet");
-  f.find(d.device_name, "cuDeviceGetName");
   f.find(d.device_attribute, "cuDeviceGetAttribute");
   f.find(d.primary_context, "cuDevicePrimaryCtxRetain");
   f.find(d.set_context, "cuCtxSetCurrent");

@@ -23,7 +23,6 @@ struct Driver {
   Result (*driver_version)(int*) = nullptr;
   Result (*device_count)(int*) = nullptr;
   Result (*device_get)(int*, int) = nullptr;
-  Result (*device_name)(char*, int, int) = nullptr;
   Result (*device_attribute)(int*, int, int) = nullptr;
   Result (*primary_context)(void**, int) = nullptr;
   Result (*set_context)(void*) = nullptr;

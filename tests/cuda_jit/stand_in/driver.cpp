@@ -52,10 +52,6 @@ Result cuDeviceGet(int* device, int ordinal) {
   *device = ordinal;
   return ordinal < 0 || ordinal >= cuda_on_cpu::kDevices ? 101 : 0;
 }
-Result cuDeviceGetName(char* name, int bytes, int) {
-  std::strncpy(name, "cuda_on_cpu", static_cast<std::size_t>(bytes));
-  return 0;
-}
 Result cuDeviceGetAttribute(int* value, int attribute, int) {
   const bool old = is_mode("old_device");
   *value = attribute == 75 ? (old ? 5 : 9) : attribute == 76 ? (old ? 2 : 0) : 0;
@@ -187,9 +183,7 @@ Result cuGetErrorString(Result error, const char** text) {
 // ---- for tests
 // -------------------------------------------------------------------------------------------------------
 long long stand_in_graph_launches() { return cuda_on_cpu::statistics().graph_launches; }
-long long stand_in_launches() { return cuda_on_cpu::statistics().launches; }
 long long stand_in_allocations() { return cuda_on_cpu::statistics().allocations; }
 long long stand_in_bytes_to_host() { return cuda_on_cpu::statistics().bytes_to_host; }
-long long stand_in_library_calls() { return cuda_on_cpu::statistics().library_calls; }
 
 }  // extern "C"
