@@ -122,6 +122,9 @@ DRAWN(Sizes) { return p.sizes(); }
 DRAWN(DType) { return p.dtype(); }
 }
 ;
+DRAWN(Device) { return p.below(2) == 0 ? Device("cpu") : Device("cuda"); }
+}
+;
 DRAWN(Location) { return Location::current(); }
 }
 ;
@@ -272,6 +275,7 @@ Call call(const char* name, R (Tensor::*method)(A...)) {
 #define F(name) call(#name, &graven::name)
 #define F_OF(name, ...) call(#name, static_cast<__VA_ARGS__>(&graven::name))
 #define M(name) call("Tensor::" #name, &Tensor::name)
+#define M_OF(name, ...) call("Tensor::" #name, static_cast<__VA_ARGS__>(&Tensor::name))
 
 const std::vector<Call>& functions() {
   static const std::vector<Call> all = {
@@ -475,7 +479,8 @@ const std::vector<Call>& functions() {
       M(detach),
       M(clone),
       M(contiguous),
-      M(to),
+      M_OF(to, Tensor(Tensor::*)(DType, Location) const),
+      M_OF(to, Tensor(Tensor::*)(const Device&, Location) const),
       M(view),
       M(t),
       M(expand),
