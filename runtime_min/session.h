@@ -244,8 +244,20 @@ class HyperMemory {
   const Hyper* data() const {
     return static_cast<const Hyper*>(static_cast<const void*>(Device::is_host ? next_.data() : memory_.data()));
   }
+  /// What random numbers of the next calls go by: the part, or the step, and the seed.
+  std::vector<std::int64_t> random() const {
+    return random_of(*static_cast<const Hyper*>(static_cast<const void*>(next_.data())));
+  }
 
  private:
+  template <class H>
+  static std::vector<std::int64_t> random_of(const H& numbers) {
+    if constexpr (requires { numbers.draw; })
+      return {numbers.draw, numbers.seed};
+    else
+      return {numbers.step, numbers.seed};
+  }
+
   typename Device::PinnedMemory next_;
   typename Device::Memory memory_;
 };
@@ -262,19 +274,24 @@ inline void require_size(const char* name, std::int64_t size, std::int64_t least
 /// arena, and gradients add up from part to part of a step.
 class CallOrder {
  public:
-  /// The arena is about to be written; what it holds now is no backward phase's.
-  void forget() { is_ready_ = false; }
-  /// By a forward phase of these sizes, which drew random numbers by those that follow them.
-  void forwarded(std::initializer_list<std::int64_t> numbers) {
-    numbers_ = numbers;
+  /// A call begins to write what a forward phase has left: no later backward phase's, unless this one is refused.
+  void begin() {
+    was_ready_ = is_ready_;
+    is_ready_ = false;
+  }
+  /// By a forward phase of these sizes, and with these random numbers (HyperMemory::random).
+  void forwarded(std::vector<std::int64_t> sizes, const std::vector<std::int64_t>& random) {
+    numbers_ = with(std::move(sizes), random);
     is_ready_ = true;
   }
-  void require_forward(std::initializer_list<std::int64_t> numbers) const {
-    if (!is_ready_)
-      throw std::runtime_error("backward: expected behind a forward phase, and no step or evaluation between them");
-    if (numbers_ == std::vector<std::int64_t>(numbers)) return;
+  void require_forward(std::vector<std::int64_t> sizes, const std::vector<std::int64_t>& random) {
+    if (!was_ready_)
+      throw std::runtime_error("backward: expected behind a forward phase, and no step, update or evaluation between");
+    const std::vector<std::int64_t> found = with(std::move(sizes), random);
+    if (numbers_ == found) return;
+    is_ready_ = true;
     throw BadArgument("backward: expected the sizes, step and seed of the forward phase," + list(numbers_) + ", found" +
-                      list(numbers));
+                      list(found));
   }
 
   /// A step begins with part 0, and goes on with the next one, of as many.
@@ -296,13 +313,17 @@ class CallOrder {
   }
 
  private:
+  static std::vector<std::int64_t> with(std::vector<std::int64_t> sizes, const std::vector<std::int64_t>& random) {
+    sizes.insert(sizes.end(), random.begin(), random.end());
+    return sizes;
+  }
   static std::string list(const std::vector<std::int64_t>& numbers) {
     std::string text;
     for (const std::int64_t n : numbers) text += " " + std::to_string(n);
     return text;
   }
 
-  bool is_ready_ = false;
+  bool is_ready_ = false, was_ready_ = false;
   std::vector<std::int64_t> numbers_;
   std::int64_t done_ = 0, parts_ = 0;  ///< of the step that is under way, or was the last one
 };

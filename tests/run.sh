@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds everything and runs every test with ctest.
 #
-#   bash tests/run.sh               every test; those of what works on pointers and on foreign bytes, the kernels, the run
-#                                   time and the readers, under AddressSanitizer and UndefinedBehaviorSanitizer, too, and
-#                                   half a minute of fuzzing (where there is a clang++ with libFuzzer). What the rest has
-#                                   is the standard library's, which checks indices (CMakeLists.txt)
+#   bash tests/run.sh               every test; those of what works on pointers and on foreign bytes, the kernels, the
+#                                   run time and the readers, under AddressSanitizer and UndefinedBehaviorSanitizer,
+#                                   too, and half a minute of fuzzing (where there is a clang++ with libFuzzer). What
+#                                   the rest works on is the standard library's, which checks indices (CMakeLists.txt)
 #   bash tests/run.sh --sanitize    the same with every test under these two, and the tests of threads under
 #                                   ThreadSanitizer: three quarters of an hour more
 #   BUILD=DIR bash tests/run.sh     another build folder (default: build)

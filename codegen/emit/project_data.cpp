@@ -606,13 +606,6 @@ class Builder {
     out_.training.loss_literal = string_literal(loss);
     out_.training.random =
         std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const ir::Node& n) { return n.op->random; });
-    std::vector<std::string> numbers;
-    for (const Symbol& s : values_.symbols()) numbers.push_back(s.identifier);
-    if (out_.training.random) {
-      numbers.emplace_back(accumulates_ ? "complete(hyper).draw" : "hyper.step");
-      numbers.emplace_back("hyper.seed");
-    }
-    out_.training.numbers_of_forward = join(numbers);
   }
 
   /// The losses of an evaluation, and the scores of the classes where its labels are an input.

@@ -152,7 +152,6 @@ struct TrainingText {
   std::string logged_results = {};
   std::string shown_results = {};  ///< which of those build() gave a name
   bool random = false;
-  std::string numbers_of_forward = {};  ///< what backward has to have as well: sizes, and what random numbers go by
   bool has_evaluation = false, loss_is_sum = false, has_accuracy = false;
   std::vector<ScoresText> scores = {};  ///< one, or none
   std::string score_type = "float", label_type = "std::int64_t", times_rows_per_sample = {}, ignorable_labels = {};

@@ -141,7 +141,7 @@ int main(void) {
   REFUSES(calls_train_backward(model, images, labels, BATCH, 2, 0), ERROR, "backward: expected behind a forward phase");
   ACCEPTS(calls_train_forward(model, images, labels, BATCH, 2, 5, NULL));
   ACCEPTS(calls_train_evaluate(model, images, labels, BATCH, NULL));
-  REFUSES(calls_train_backward(model, images, labels, BATCH, 2, 5), ERROR, "no step or evaluation between them");
+  REFUSES(calls_train_backward(model, images, labels, BATCH, 2, 5), ERROR, "no step, update or evaluation between");
   ACCEPTS(calls_train_forward(model, images, labels, BATCH, 2, 5, NULL));
   REFUSES(calls_train_backward(model, images, labels, 4, 2, 5), BAD_ARGUMENT, "forward phase, 8 2 5, found 4 2 5");
   REFUSES(calls_train_backward(model, images, labels, BATCH, 3, 5), BAD_ARGUMENT, "found 8 3 5");

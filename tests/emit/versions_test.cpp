@@ -71,9 +71,12 @@ Shown shown_by(const std::string& path) {
 }
 
 /// Functions of the interface in C, and members of the two classes.
-constexpr const char* kInterface = "^(version_[a-z]|_ZNK?7version70graph_[0-9a-f]{64}(5Model|7Weights)(?!6Memory))";
+/// A training's types are called after its computation, too.
+constexpr const char* kInterface =
+    "^(version_[a-z]|_ZNK?7version(70graph_[0-9a-f]{64}|87graph_[0-9a-f]{64}_[0-9a-f]{16})(5Model|7Weights)"
+    "(?!6Memory))";
 /// What is in the project's namespaces, and not this version's by the graph in its name.
-constexpr const char* kAnyVersion = "^_Z[A-Z]*(7version(?!70graph_)|14version_graven)";
+constexpr const char* kAnyVersion = "^_Z[A-Z]*(7version(?!(70|87)graph_)|14version_graven)";
 
 bool shows_interface(const Shown& shown) {
   std::string all;

@@ -151,7 +151,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     return {device.execution(), in, param, {% if not updates_in_backward %}grad, {% endif %}state, buf, hyper};
 {% endif %}
   }
-  /// Sends the inputs on their way.
+  /// Sends the inputs on their way. What the arena holds is no backward phase's any more.
   Step step(@{ parameters }@) {
     Step step = whole_step();
 {% for symbol in symbols %}
@@ -163,6 +163,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     inputs.send(device, in.@{ input.member }@, @{ input.converted }@{% if length(symbols) > 0 %},
                 @{ input.count_in_step }@{% endif %});
 {% endfor %}
+    order.begin();
     return step;
   }
   /// Asks for the loss as it is now.
@@ -265,7 +266,6 @@ double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endi
   own.numbers.set({% if accumulates %}complete(hyper){% else %}hyper{% endif %});
 {% endif %}
   own.outdate();
-  own.order.forget();
   own.forward_calls.run(own.device, {@{ symbol_list }@}, [&] {
 {% if random %}
     own.numbers.send(own.device);
@@ -273,7 +273,7 @@ double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endi
     own.program.forward(step);
     own.fetch_loss();
   });
-  own.order.forwarded({@{ numbers_of_forward }@});
+  own.order.forwarded({@{ symbol_list }@}, {% if accumulates and not random %}{}{% else %}own.numbers.random(){% endif %});
   return own.loss();
 }
 
@@ -281,16 +281,15 @@ double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endi
 void Model::backward(@{ parameters }@{% if random or accumulates %}, const Hyper& hyper{% endif %}) {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
-  const Step step = own.step(@{ argument_names }@);
 {% if random or accumulates %}
   own.numbers.set({% if accumulates %}complete(hyper){% else %}hyper{% endif %});
 {% endif %}
-  own.order.require_forward({@{ numbers_of_forward }@});
 {% if accumulates %}
   own.order.require_part(hyper.part, hyper.parts);
 {% endif %}
+  const Step step = own.step(@{ argument_names }@);
+  own.order.require_forward({@{ symbol_list }@}, {% if accumulates and not random %}{}{% else %}own.numbers.random(){% endif %});
   own.gradients.memory().outdate();
-  own.order.forget();
   own.backward_calls.run(own.device, {@{ symbol_list }@}, [&] {
 {% if random or accumulates %}
     own.numbers.send(own.device);
@@ -314,6 +313,7 @@ void Model::update(const Hyper& hyper) {
 {% if accumulates %}
   own.order.require_all_parts();
 {% endif %}
+  own.order.begin();
   own.outdate();
   own.update_calls.run(own.device, {}, [&] {
     own.numbers.send(own.device);
@@ -327,16 +327,15 @@ double Model::step(@{ parameters }@, const Hyper& hyper) {
   require_step(hyper);
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
-  const Step step = own.step(@{ argument_names }@);
-  own.numbers.set({% if accumulates %}complete(hyper){% else %}hyper{% endif %});
 {% if accumulates %}
   own.order.require_part(hyper.part, hyper.parts);
 {% endif %}
+  const Step step = own.step(@{ argument_names }@);
+  own.numbers.set({% if accumulates %}complete(hyper){% else %}hyper{% endif %});
   own.outdate();
 {% if not updates_in_backward %}
   own.gradients.memory().outdate();
 {% endif %}
-  own.order.forget();
 {% if accumulates %}
   const bool last = hyper.part + 1 == hyper.parts;
   own.step_calls.run(own.device, {@{ symbol_list }@{% if length(symbols) > 0 %}, {% endif %}last}, [&] {
@@ -442,7 +441,6 @@ double Model::evaluate(@{ parameters }@) {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
   [[maybe_unused]] const Step sized = own.step(@{ argument_names }@);
-  own.order.forget();
   const EvaluationStep step{own.device.execution(), own.in, own.param,
                             own.evaluation_buf{% if length(symbols) > 0 %}, sized.size{% endif %}};
   own.evaluation_calls.run(own.device, {@{ symbol_list }@}, [&] {

@@ -94,11 +94,12 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 
   /// With the largest sizes that there can be.
   Step whole_step() { return {device.execution(), in, param, grad, state, buf, hyper}; }
-  /// Sends the inputs on their way.
+  /// Sends the inputs on their way. What the arena holds is no backward phase's any more.
   Step step(const float* x, const float* y) {
     Step step = whole_step();
     inputs.send(device, in.x, x);
     inputs.send(device, in.y, y);
+    order.begin();
     return step;
   }
   /// Asks for the loss as it is now.
@@ -146,12 +147,11 @@ double Model::forward(const float* x, const float* y) {
   const Device::Guard guard(own.device.number());
   const Step step = own.step(x, y);
   own.outdate();
-  own.order.forget();
   own.forward_calls.run(own.device, {}, [&] {
     own.program.forward(step);
     own.fetch_loss();
   });
-  own.order.forwarded({});
+  own.order.forwarded({}, own.numbers.random());
   return own.loss();
 }
 
@@ -159,9 +159,8 @@ void Model::backward(const float* x, const float* y) {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
   const Step step = own.step(x, y);
-  own.order.require_forward({});
+  own.order.require_forward({}, own.numbers.random());
   own.gradients.memory().outdate();
-  own.order.forget();
   own.backward_calls.run(own.device, {}, [&] { own.program.backward(step); });
   own.device.synchronize();
 }
@@ -171,6 +170,7 @@ void Model::update(const Hyper& hyper) {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
   own.numbers.set(hyper);
+  own.order.begin();
   own.outdate();
   own.update_calls.run(own.device, {}, [&] {
     own.numbers.send(own.device);
@@ -187,7 +187,6 @@ double Model::step(const float* x, const float* y, const Hyper& hyper) {
   own.numbers.set(hyper);
   own.outdate();
   own.gradients.memory().outdate();
-  own.order.forget();
   own.step_calls.run(own.device, {}, [&] {
     own.numbers.send(own.device);
     own.program.forward(step);
