@@ -18,12 +18,15 @@
 // A device whose memory is the host's needs no copies.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
 #include <map>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -245,13 +248,13 @@ class HyperMemory {
     return static_cast<const Hyper*>(static_cast<const void*>(Device::is_host ? next_.data() : memory_.data()));
   }
   /// What random numbers of the next calls go by: the part, or the step, and the seed.
-  std::vector<std::int64_t> random() const {
+  std::array<std::int64_t, 2> random() const {
     return random_of(*static_cast<const Hyper*>(static_cast<const void*>(next_.data())));
   }
 
  private:
   template <class H>
-  static std::vector<std::int64_t> random_of(const H& numbers) {
+  static std::array<std::int64_t, 2> random_of(const H& numbers) {
     if constexpr (requires { numbers.draw; })
       return {numbers.draw, numbers.seed};
     else
@@ -280,18 +283,20 @@ class CallOrder {
     is_ready_ = false;
   }
   /// By a forward phase of these sizes, and with these random numbers (HyperMemory::random).
-  void forwarded(std::vector<std::int64_t> sizes, const std::vector<std::int64_t>& random) {
-    numbers_ = with(std::move(sizes), random);
+  void forwarded(std::initializer_list<std::int64_t> sizes, std::span<const std::int64_t> random = {}) {
+    numbers_.assign(sizes);
+    numbers_.insert(numbers_.end(), random.begin(), random.end());
     is_ready_ = true;
   }
-  void require_forward(std::vector<std::int64_t> sizes, const std::vector<std::int64_t>& random) {
+  void require_forward(std::initializer_list<std::int64_t> sizes, std::span<const std::int64_t> random = {}) {
     if (!was_ready_)
       throw std::runtime_error("backward: expected behind a forward phase, and no step, update or evaluation between");
-    const std::vector<std::int64_t> found = with(std::move(sizes), random);
-    if (numbers_ == found) return;
+    if (std::equal(sizes.begin(), sizes.end(), numbers_.begin()) &&
+        std::equal(random.begin(), random.end(), numbers_.end() - static_cast<std::ptrdiff_t>(random.size())))
+      return;
     is_ready_ = true;
     throw BadArgument("backward: expected the sizes, step and seed of the forward phase," + list(numbers_) + ", found" +
-                      list(found));
+                      list({sizes.begin(), sizes.size()}) + list(random));
   }
 
   /// A step begins with part 0, and goes on with the next one, of as many.
@@ -313,11 +318,7 @@ class CallOrder {
   }
 
  private:
-  static std::vector<std::int64_t> with(std::vector<std::int64_t> sizes, const std::vector<std::int64_t>& random) {
-    sizes.insert(sizes.end(), random.begin(), random.end());
-    return sizes;
-  }
-  static std::string list(const std::vector<std::int64_t>& numbers) {
+  static std::string list(std::span<const std::int64_t> numbers) {
     std::string text;
     for (const std::int64_t n : numbers) text += " " + std::to_string(n);
     return text;

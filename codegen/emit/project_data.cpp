@@ -606,6 +606,8 @@ class Builder {
     out_.training.loss_literal = string_literal(loss);
     out_.training.random =
         std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const ir::Node& n) { return n.op->random; });
+    // Of several parts backward alone has the number where nothing is random.
+    out_.training.drawn_by = accumulates_ && !out_.training.random ? "" : ", own.numbers.random()";
   }
 
   /// The losses of an evaluation, and the scores of the classes where its labels are an input.

@@ -152,6 +152,7 @@ struct TrainingText {
   std::string logged_results = {};
   std::string shown_results = {};  ///< which of those build() gave a name
   bool random = false;
+  std::string drawn_by = {};  ///< the argument that says what random numbers went by, for the backward phase
   bool has_evaluation = false, loss_is_sum = false, has_accuracy = false;
   std::vector<ScoresText> scores = {};  ///< one, or none
   std::string score_type = "float", label_type = "std::int64_t", times_rows_per_sample = {}, ignorable_labels = {};

@@ -37,8 +37,8 @@ GRAVEN_WORDS(ScoresText, element, dtype, maxima, tested, expression, writable, s
 GRAVEN_WORDS(TrainingText, groups, plateaus, has_schedule, group_count, learning_rates, losses, evaluation_losses,
              loss_literal, accumulation_steps, scales_loss, scales_gradients, unscaled_gradients, loss_scale,
              first_loss_scale, skipped, optimizers_of_groups, logs_results, logged_results, shown_results, random,
-             has_evaluation, loss_is_sum, has_accuracy, scores, score_type, label_type,
-             times_rows_per_sample, ignorable_labels, label_input, classes, own_classes, count_if_used)
+             drawn_by, has_evaluation, loss_is_sum, has_accuracy, scores, score_type, label_type, times_rows_per_sample,
+             ignorable_labels, label_input, classes, own_classes, count_if_used)
 GRAVEN_WORDS(BlockText, head, text)
 GRAVEN_WORDS(CallText, comment, lines)
 GRAVEN_WORDS(CallGroup, banner, calls)

@@ -273,7 +273,7 @@ double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endi
     own.program.forward(step);
     own.fetch_loss();
   });
-  own.order.forwarded({@{ symbol_list }@}, {% if accumulates and not random %}{}{% else %}own.numbers.random(){% endif %});
+  own.order.forwarded({@{ symbol_list }@}@{ drawn_by }@);
   return own.loss();
 }
 
@@ -288,7 +288,7 @@ void Model::backward(@{ parameters }@{% if random or accumulates %}, const Hyper
   own.order.require_part(hyper.part, hyper.parts);
 {% endif %}
   const Step step = own.step(@{ argument_names }@);
-  own.order.require_forward({@{ symbol_list }@}, {% if accumulates and not random %}{}{% else %}own.numbers.random(){% endif %});
+  own.order.require_forward({@{ symbol_list }@}@{ drawn_by }@);
   own.gradients.memory().outdate();
   own.backward_calls.run(own.device, {@{ symbol_list }@}, [&] {
 {% if random or accumulates %}
