@@ -214,8 +214,7 @@ class CudaExecutable : public ir::Executable {
     }
   }
 
-  // ---- what is called
-  // ------------------------------------------------------------------------------------------------
+  // ---- what is called -----------------------------------------------------------------------------------------------
 
   void list_calls() {
     std::set<std::string> includes;
@@ -338,8 +337,7 @@ class CudaExecutable : public ir::Executable {
     throw error.at(node.origins);
   }
 
-  // ---- kernels
-  // -------------------------------------------------------------------------------------------------------
+  // ---- kernels ------------------------------------------------------------------------------------------------------
 
   /// Before sizes are run for the first time: descriptors, the workspace, and the kernels that are not compiled yet.
   void make_ready(kernels::CudaContext& context, const std::vector<std::int64_t>& symbols,
@@ -377,8 +375,7 @@ class CudaExecutable : public ir::Executable {
     prepared_ = false;
   }
 
-  // ---- memory
-  // --------------------------------------------------------------------------------------------------------
+  // ---- memory -------------------------------------------------------------------------------------------------------
 
   void allocate(kernels::CudaContext& context) {
     const Plan& plan = project_.plan;

@@ -958,7 +958,7 @@ TEST(CudaProjects, LeNetInfers) {
             "once more: 0 allocations, 0 descriptors, 1 graph launches\n"
             "0 bytes pinned\n"
             "error: weights: expected on the model's device, 1, found on device 0\n"
-            "1: device: expected 0 to 1, found 2\n"
+            "3: device: expected 0 to 1, found 2\n"
             "device 0\n");
 }
 
@@ -992,7 +992,7 @@ TEST(CudaProjects, BatchNormsAreFolded) {
             "replayed: 0 allocations, 0 descriptors, 1 graph launches\n"
             "0 bytes pinned\n"
             "error: weights: expected on the model's device, 1, found on device 0\n"
-            "1: device: expected 0 to 1, found 2\n"
+            "3: device: expected 0 to 1, found 2\n"
             "device 0\n");
 }
 

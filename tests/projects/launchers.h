@@ -31,8 +31,8 @@ inline std::vector<Launcher> launchers() {
   return found;
 }
 
-/// What programs of ranks are called, in whatever folder: the run time that their projects copy is then one text, which
-/// ccache compiles once.
+/// What programs are called, in whatever folder: the run time that their projects copy is then one text, which ccache
+/// compiles once.
 inline const char* const kProgram = "net";
 
 /// Has CMake compile what projects of any folders have in common once; nothing without ccache.

@@ -30,6 +30,7 @@
 #include "runtime_min/checkpoint.h"
 #include "runtime_min/npy.h"
 #include "tests/projects/data.h"
+#include "tests/projects/launchers.h"
 
 namespace graven {
 namespace {
@@ -134,12 +135,12 @@ class Projects : public testing::Test {
   template <class Graph>
   static void build(const Graph& graph, const std::string& name, const std::string& levels = "base") {
     const fs::path folder = root() / name;
-    codegen::emit(graph, folder, {.name = name, .format = false});
-    for (const std::vector<std::string>& command :
-         {std::vector<std::string>{"cmake", "-S", folder.string(), "-B", (folder / "build").string(),
-                                   "-DGRAVEN_SANITIZE=address", "-DGRAVEN_LEVELS=" + levels,
-                                   "-DCMAKE_CXX_FLAGS_RELEASE=-O0", "-DCMAKE_CXX_FLAGS=-Werror"},
-          {"cmake", "--build", (folder / "build").string(), "-j2"}}) {
+    codegen::emit(graph, folder, {.name = tests::kProgram, .format = false});
+    std::vector<std::string> configure = tests::compiled_once(folder);
+    configure.insert(configure.begin(),
+                     {"cmake", "-S", folder.string(), "-B", (folder / "build").string(), "-DGRAVEN_SANITIZE=address",
+                      "-DGRAVEN_LEVELS=" + levels, "-DCMAKE_CXX_FLAGS_RELEASE=-O0", "-DCMAKE_CXX_FLAGS=-Werror"});
+    for (const auto& command : {configure, {"cmake", "--build", (folder / "build").string(), "-j2"}}) {
       const ProcessResult r = codegen::run_process(command, {.seconds = 600});
       ASSERT_EQ(r.exit_status, 0) << r.output;
     }
@@ -150,7 +151,7 @@ class Projects : public testing::Test {
     return path;
   }
   static fs::path work() { return root() / "work"; }
-  static std::string program(const std::string& name) { return (root() / name / "build" / name).string(); }
+  static std::string program(const std::string& name) { return (root() / name / "build" / tests::kProgram).string(); }
   static std::string data() { return (work() / "data").string(); }
   static std::string trainer() { return program("classify_train"); }
   static std::string classifier() { return program("classifier"); }

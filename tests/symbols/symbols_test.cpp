@@ -450,7 +450,8 @@ TEST(SymbolsTable, HasARowForEverything) {
       "defined",   "dtype",    "shape",     "dim",     "strides",  "storage_offset", "is_contiguous",
       "is_traced", "is_view",  "describe",  "is_same", "data_ptr", "requires_grad",  "requires_grad_",
       "is_leaf",   "set_grad", "backward",  "impl",    "t",        "checked_data",   "item_scalar",
-      "data",      "item",     "to_vector", "grad",    "layout",   "set_layout"};
+      "data",      "item",     "to_vector", "grad",    "layout",   "set_layout",     "device",
+      "cpu",       "cuda"};
   for (const std::string& name : names.methods)
     EXPECT_TRUE(rows.count(name) != 0 || names.functions.count(name) != 0 || about.count(name) != 0)
         << "Tensor::" << name << " has no row in tests/symbols";

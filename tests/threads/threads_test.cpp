@@ -202,7 +202,7 @@ int main() {
         wrong[t] += my_linear_create(weights, 2, &model) != MY_LINEAR_OK;
         my_linear_unload(weights);
         float y[8 * 3] = {};
-        wrong[t] += my_linear_forward(model, x, 9, y) != MY_LINEAR_ERROR;
+        wrong[t] += my_linear_forward(model, x, 9, y) != MY_LINEAR_BAD_ARGUMENT;
         wrong[t] += my_linear_forward(model, x, 8, y) != MY_LINEAR_OK;
         for (int i = 0; i < 24; ++i) wrong[t] += std::fabs(y[i] - expected[i]) > 1e-6F;
         my_linear_destroy(model);

@@ -48,8 +48,7 @@ thread_local codegen::cuda::Program* t_program = nullptr;
 
 }  // namespace
 
-// ---- names and launches
-// ----------------------------------------------------------------------------------------------
+// ---- names and launches ---------------------------------------------------------------------------------------------
 
 std::string type_text(const std::type_info& type) {
   int status = 0;
@@ -79,8 +78,7 @@ cudaError_t launch_noted_kernel(const void* host_function, const cudaLaunchConfi
   return t_program->launch(host_function, config, parameters);
 }
 
-// ---- errors and devices
-// ----------------------------------------------------------------------------------------------
+// ---- errors and devices ---------------------------------------------------------------------------------------------
 
 const char* cudaGetErrorName(cudaError_t error) {
   const char* text = nullptr;
@@ -110,8 +108,7 @@ cudaError_t cudaGetDevice(int* device) {
   return as_error(driver().context_device(device));
 }
 
-// ---- streams, events, memory, graphs
-// ---------------------------------------------------------------------------------
+// ---- streams, events, memory, graphs --------------------------------------------------------------------------------
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return as_error(driver().stream_create(reinterpret_cast<void**>(stream), flags));
@@ -176,8 +173,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   return as_error(driver().graph_exec_destroy(executable));
 }
 
-// ---- cuBLASLt
-// --------------------------------------------------------------------------------------------------------
+// ---- cuBLASLt -------------------------------------------------------------------------------------------------------
 
 #define GRAVEN_FORWARD(name, ...)                                                                           \
   static const auto function = reinterpret_cast<decltype(&name)>(codegen::cuda::cublas_lt_function(#name)); \

@@ -100,8 +100,7 @@ T atomicMin(T* address, T value);
 float rsqrtf(float x);
 double rsqrt(double x);
 
-// ---- errors: those of the runtime are the driver's, but for few
-// ------------------------------------------------------
+// ---- errors: those of the runtime are the driver's, but for few -----------------------------------------------------
 enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
@@ -115,8 +114,7 @@ const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }  // the driver keeps none
 
-// ---- devices, streams, events, memory
-// --------------------------------------------------------------------------------
+// ---- devices, streams, events, memory -------------------------------------------------------------------------------
 struct CUstream_st;
 using cudaStream_t = CUstream_st*;
 struct CUevent_st;
@@ -144,8 +142,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStream_t stream);
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
 
-// ---- graphs
-// ----------------------------------------------------------------------------------------------------------
+// ---- graphs ---------------------------------------------------------------------------------------------------------
 enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal = 0, cudaStreamCaptureModeThreadLocal = 1 };
 struct CUgraph_st;
 using cudaGraph_t = CUgraph_st*;
@@ -158,8 +155,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 
-// ---- launches
-// --------------------------------------------------------------------------------------------------------
+// ---- launches -------------------------------------------------------------------------------------------------------
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   std::size_t dynamicSmemBytes = 0;
