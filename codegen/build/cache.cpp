@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -320,6 +321,15 @@ std::string ArtefactCache::get(const std::string& key, const Make& make, const T
   // Another thread may have made it meanwhile, and use it.
   const std::lock_guard guard(kept().mutex);
   return kept().folders.try_emplace({directory_, key}, std::move(folder)).first->second.path() + "/" + key;
+}
+
+void write_source(const std::filesystem::path& path, std::string_view text) {
+  std::error_code error;
+  std::filesystem::create_directories(path.parent_path(), error);
+  std::ofstream out(path, std::ios::binary);
+  out.write(text.data(), static_cast<std::streamsize>(text.size()));
+  out.close();
+  if (!out) throw UserError(path.string() + ": cannot be written");
 }
 
 }  // namespace graven::codegen

@@ -17,8 +17,10 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace graven::codegen {
@@ -56,5 +58,9 @@ class ArtefactCache {
   bool hit_ = false;
   bool opened_ = false, readable_ = false, writable_ = false;
 };
+
+/// Writes a text that a compiler is to read, and makes the folders that it lies in. UserError where that cannot be
+/// done.
+void write_source(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace graven::codegen

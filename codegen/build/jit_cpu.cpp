@@ -113,15 +113,6 @@ std::vector<std::string> flags(const Compiler& compiler) {
   return all;
 }
 
-void write_file(const fs::path& path, const std::string& text) {
-  std::error_code error;
-  fs::create_directories(path.parent_path(), error);
-  std::ofstream out(path, std::ios::binary);
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
-  out.close();
-  if (!out) throw UserError(path.string() + ": cannot be written");
-}
-
 /// The sources of the library: the model and its entry, not the programs around them.
 bool belongs_to_library(const std::string& path) {
   return path.ends_with(".cpp") && path != "main.cpp" && path != "selftest.cpp" && path.rfind("runtime/", 0) != 0;
@@ -133,7 +124,7 @@ void compile_library(const std::map<std::string, std::string>& texts, const Comp
   std::vector<std::string> command = compiler.command;
   for (const std::string& f : flags(compiler)) command.push_back(f);
   for (const auto& [path, text] : texts) {
-    write_file(sources / path, text);
+    write_source(sources / path, text);
     if (belongs_to_library(path)) command.push_back(path);
   }
   command.insert(command.end(), {"-o", output});

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <span>
 #include <sstream>
@@ -26,15 +25,6 @@ namespace {
 constexpr std::string_view kMagic = "graven cubin 1\n";
 /// For NVRTC, which has no standard library.
 constexpr std::string_view kStandardHeader = "kernels/cuda/nvrtc/cstdint";
-
-void write_file(const fs::path& path, std::string_view text) {
-  std::error_code error;
-  fs::create_directories(path.parent_path(), error);
-  std::ofstream out(path, std::ios::binary);
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
-  out.close();
-  if (!out) throw UserError(path.string() + ": cannot be written");
-}
 
 /// One file of the cache: how many names there are, each and its lowered name on lines of their own, then the module.
 std::string packed(const CompiledKernels& kernels) {
@@ -85,8 +75,8 @@ std::vector<std::string> options_for(int architecture) {
 
 CompiledKernels compile(const KernelSources& sources, const std::set<std::string>& names,
                         std::vector<std::string> options, const fs::path& folder) {
-  for (const auto& [path, text] : sources.texts) write_file(folder / path, text);
-  write_file(folder / kStandardHeader, embedded_text(kStandardHeader));
+  for (const auto& [path, text] : sources.texts) write_source(folder / path, text);
+  write_source(folder / kStandardHeader, embedded_text(kStandardHeader));
   options.push_back("--include-path=" + folder.string());
   options.push_back("--include-path=" + (folder / kStandardHeader).parent_path().string());
 
@@ -150,7 +140,7 @@ CompiledKernels compile_kernels(const KernelSources& sources, const std::set<std
       runtime::sha256(std::as_bytes(std::span(all.data(), all.size()))) + ".cubin",
       [&](const std::string& path) {
         const fs::path folder = fs::path(path).parent_path() / "sources";
-        write_file(path, packed(compile(sources, names, options, folder)));
+        write_source(path, packed(compile(sources, names, options, folder)));
         std::error_code ignored;
         fs::remove_all(folder, ignored);
       },
