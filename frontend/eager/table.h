@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ir/call.h"
+#include "ir/config_field.h"
 #include "kernels/config/elementwise.h"
 
 namespace graven::kernels {
@@ -64,21 +65,5 @@ Signature signature_of(const ir::Node& node, const std::function<ir::DType(ir::V
 
 /// The passes that prepare one operator: layout, packing, decomposition.
 void lower_for_eager(ir::Graph& graph);
-
-// ---- for the generated thunks ----
-inline void read_field(const ir::KernelCall& call, std::size_t i, std::int64_t& field) {
-  field = std::get<ir::Dim>(call.config[i].second).value();
-}
-inline void read_field(const ir::KernelCall& call, std::size_t i, double& field) {
-  field = std::get<double>(call.config[i].second);
-}
-inline void read_field(const ir::KernelCall& call, std::size_t i, bool& field) {
-  field = std::get<bool>(call.config[i].second);
-}
-template <std::size_t N>
-void read_field(const ir::KernelCall& call, std::size_t i, std::int64_t (&field)[N]) {
-  const auto& values = std::get<std::vector<ir::Dim>>(call.config[i].second);
-  for (std::size_t k = 0; k < N; ++k) field[k] = k < values.size() ? values[k].value() : 0;
-}
 
 }  // namespace graven::eager

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/call.h"
+#include "ir/config_field.h"
 #include "ir/graph.h"
 
 namespace graven::kernels::inline on_cuda {
@@ -54,27 +55,5 @@ std::string cuda_key(const ir::Graph& graph, const ir::Node& node, const ir::Ker
 bool is_pointer(const ir::Argument& argument);
 /// The element type behind each of them.
 std::vector<ir::DType> pointer_types(const ir::Graph& graph, const ir::Node& node, const ir::KernelCall& call);
-
-// ---- for the generated thunks ----
-inline void read_field(const ir::KernelCall& call, std::size_t i, std::int64_t& field) {
-  field = std::get<ir::Dim>(call.config[i].second).value();
-}
-inline void read_field(const ir::KernelCall& call, std::size_t i, double& field) {
-  field = std::get<double>(call.config[i].second);
-}
-inline void read_field(const ir::KernelCall& call, std::size_t i, bool& field) {
-  field = std::get<bool>(call.config[i].second);
-}
-template <std::size_t N>
-void read_field(const ir::KernelCall& call, std::size_t i, std::int64_t (&field)[N]) {
-  const auto& values = std::get<std::vector<ir::Dim>>(call.config[i].second);
-  for (std::size_t k = 0; k < N; ++k) field[k] = k < values.size() ? values[k].value() : 0;
-}
-template <std::size_t M, std::size_t N>
-void read_field(const ir::KernelCall& call, std::size_t i, std::int64_t (&field)[M][N]) {
-  const auto& rows = std::get<std::vector<std::vector<ir::Dim>>>(call.config[i].second);
-  for (std::size_t r = 0; r < rows.size(); ++r)
-    for (std::size_t k = 0; k < rows[r].size(); ++k) field[r][k] = rows[r][k].value();
-}
 
 }  // namespace graven::codegen
