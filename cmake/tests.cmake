@@ -44,6 +44,9 @@ set(GRAVEN_LONG_PROGRAMS emit networks targets)
 # Their graphs are compiled to be run once or twice; those of other tests with the flags that users' have.
 set(GRAVEN_COMPILES_ONCE frontend networks ops symbols)
 
+# What CMake, in a test, compiles emitted projects with.
+set(GRAVEN_COMPILE_ONCE CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_SOURCE_DIR}/tests/compile_once.sh)
+
 # Programs of a thousand small tests and more, whose tables take as long to make as a test to run: they are run in a few
 # processes, <program>/part_<number>.
 set(GRAVEN_MANY_TESTS ops symbols)
@@ -75,7 +78,7 @@ foreach(directory ${TEST_DIRECTORIES})
   endif()
   add_executable(test_${name} ${sources})
   graven_test_options(test_${name})
-  set(variables)
+  set(variables ${GRAVEN_COMPILE_ONCE})
   if(name IN_LIST GRAVEN_COMPILES_ONCE)
     set(variables CXXFLAGS=-O0)
   endif()
@@ -83,9 +86,7 @@ foreach(directory ${TEST_DIRECTORIES})
     graven_add_parts(${name} "${variables}")
     continue()
   endif()
-  if(variables)
-    list(PREPEND variables ENVIRONMENT)
-  endif()
+  list(PREPEND variables ENVIRONMENT)
   if(name IN_LIST GRAVEN_LONG_PROGRAMS)
     list(APPEND variables COST ${GRAVEN_LONG_TEST})
   endif()

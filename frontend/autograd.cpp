@@ -68,15 +68,37 @@ bool any_requires_grad(const std::vector<Tensor>& tensors) {
   return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& t) { return t.defined() && t.requires_grad(); });
 }
 
+namespace {
+
+std::shared_ptr<GradNode> new_node(const ir::OpDef& op, const Tensor& output, Location where) {
+  auto node = std::make_shared<GradNode>();
+  node->op = &op;
+  node->sequence = ++last_sequence;
+  node->where = where;
+  node->device = output.impl()->storage->device;
+  return node;
+}
+
+Edge edge_to(const Tensor& x) {
+  const TensorImpl& impl = *x.impl();
+  return impl.grad_fn ? Edge{impl.grad_fn, impl.output_index, nullptr} : Edge{nullptr, 0, x.impl()};
+}
+
+void comes_from(Tensor& output, const std::shared_ptr<GradNode>& node, std::int32_t index) {
+  TensorImpl& result = *output.impl();
+  result.requires_grad = true;
+  result.grad_fn = node;
+  result.output_index = index;
+}
+
+}  // namespace
+
 void record_on_tape(const ir::OpDef& op, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
                     const ir::Attributes& attributes, Location where) {
   if (outputs.empty() || !op.gradient || !any_requires_grad(inputs) || !ir::is_floating(outputs[0].dtype())) return;
   std::vector<bool> needed(inputs.size(), false);
   for (std::size_t i = 0; i < inputs.size(); ++i) needed[i] = inputs[i].defined() && inputs[i].requires_grad();
-  auto node = std::make_shared<GradNode>();
-  node->op = &op;
-  node->sequence = ++last_sequence;
-  node->where = where;
+  const std::shared_ptr<GradNode> node = new_node(op, outputs[0], where);
   const std::size_t flowing = std::min(op.gradient_outputs, outputs.size());
   for (std::size_t i = 0; i < flowing; ++i) node->output_types.push_back({outputs[i].dtype(), outputs[i].shape()});
   node->program = eager::gradient_of(op, inputs, attributes, needed);
@@ -87,20 +109,18 @@ void record_on_tape(const ir::OpDef& op, const std::vector<Tensor>& inputs, std:
   for (std::int32_t i : node->program->saved_inputs) save(inputs[static_cast<std::size_t>(i)]);
   for (std::int32_t i : node->program->saved_outputs) save(outputs[static_cast<std::size_t>(i)]);
   node->edges.resize(inputs.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!needed[i]) continue;
-    const TensorImpl& impl = *inputs[i].impl();
-    if (impl.grad_fn)
-      node->edges[i] = {impl.grad_fn, impl.output_index, nullptr};
-    else
-      node->edges[i] = {nullptr, 0, inputs[i].impl()};
-  }
-  for (std::size_t i = 0; i < flowing; ++i) {
-    TensorImpl& result = *outputs[i].impl();
-    result.requires_grad = true;
-    result.grad_fn = node;
-    result.output_index = static_cast<std::int32_t>(i);
-  }
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (needed[i]) node->edges[i] = edge_to(inputs[i]);
+  for (std::size_t i = 0; i < flowing; ++i) comes_from(outputs[i], node, static_cast<std::int32_t>(i));
+}
+
+void record_copy_on_tape(const Tensor& x, Tensor& copy, Location where) {
+  if (!any_requires_grad({x})) return;
+  const std::shared_ptr<GradNode> node = new_node(ir::kCopy, copy, where);
+  node->copied_from = x.impl()->storage->device;
+  node->output_types.push_back({x.dtype(), x.shape()});
+  node->edges.push_back(edge_to(x));
+  comes_from(copy, node, 0);
 }
 
 namespace {
@@ -172,7 +192,8 @@ void run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& g
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const auto it = wanted_output.find({node.get(), static_cast<std::int32_t>(i)});
       if (it != wanted_output.end()) (*results)[it->second] = inputs[i];
-      if (!inputs[i].defined()) inputs[i] = zeros(node->output_types[i].shape, node->output_types[i].dtype);
+      if (!inputs[i].defined())
+        inputs[i] = zeros(node->output_types[i].shape, {node->output_types[i].dtype, node->device});
     }
     if (node->released)
       fail_backward("the history of " + std::string(node->op->name) +
@@ -188,9 +209,10 @@ void run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& g
             where);
       inputs.push_back(s.tensor);
     }
-    const std::vector<Tensor> flowing = eager::run(*node->program, inputs);
+    const std::vector<Tensor> flowing = node->program ? eager::run(*node->program, inputs)
+                                                      : std::vector{contiguous_on(inputs[0], node->copied_from)};
     for (std::size_t i = 0; i < flowing.size(); ++i) {
-      const Edge& edge = node->edges[static_cast<std::size_t>(node->program->wanted[i])];
+      const Edge& edge = node->edges[node->program ? static_cast<std::size_t>(node->program->wanted[i]) : 0];
       if (edge.node)
         flow(edge.node, edge.output, flowing[i]);
       else if (edge.leaf)

@@ -34,7 +34,9 @@ struct GradNode {
   const ir::OpDef* op = nullptr;
   std::uint64_t sequence = 0;  ///< later nodes first: a topological order of the backward pass
   std::vector<Edge> edges;     ///< by input
-  std::shared_ptr<const eager::GradientProgram> program;
+  std::shared_ptr<const eager::GradientProgram> program;  ///< null of a copy from one device to another
+  ir::Device device;                                      ///< of the outputs
+  ir::Device copied_from;                                 ///< of such a copy: where its gradient goes
   std::vector<SavedTensor> saved;            ///< in the order of the program's inputs, after the outputs' gradients
   std::vector<ir::TensorType> output_types;  ///< of the outputs through which gradients flow
   Location where;
@@ -44,6 +46,8 @@ struct GradNode {
 /// Remembers `outputs = op(inputs)`; nothing happens when no input requires a gradient or recording is off.
 void record_on_tape(const ir::OpDef& op, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
                     const ir::Attributes& attributes, Location where);
+/// Remembers that `copy` is `x` on another device.
+void record_copy_on_tape(const Tensor& x, Tensor& copy, Location where);
 
 bool grad_enabled();
 bool set_grad_enabled(bool enabled);  ///< returns the previous setting

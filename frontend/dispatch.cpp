@@ -117,7 +117,8 @@ bool would_record(const std::vector<Tensor>& inputs) {
 }
 
 Tensor filled(const Shape& shape, Scalar value, DType dtype, const Tensor& beside, Location where) {
-  return would_record({beside}) ? recorded_full(shape, value, dtype, where) : full(shape, value, dtype, where);
+  return would_record({beside}) ? recorded_full(shape, value, dtype, where)
+                                : full(shape, value, {dtype, options_of(beside).device}, where);
 }
 
 Tensor recorded_full(const Shape& shape, Scalar value, DType dtype, Location where) {
@@ -184,7 +185,7 @@ Tensor size_value(const Dim& size, DType dtype, const char* function, Location w
 }
 
 Tensor counted(const Dim& size, const Tensor& beside, Location where) {
-  if (!would_record({beside})) return arange(size, where);
+  if (!would_record({beside})) return detail::beside(arange(size, where), beside);
   return recorded("arange", {{"shape", Shape{size}}, {"dtype", DType::i64}}, where);
 }
 
@@ -222,26 +223,23 @@ void require_data(std::string_view function, const std::vector<Tensor>& tensors,
 }
 
 namespace {
-/// Eager operators compute in the host's memory.
-void require_on_host(const ir::OpDef& op, const std::vector<Tensor>& inputs, Location where) {
+/// User error where tensors are on two devices. A number of the host, a tensor without dimensions, goes to where the
+/// others are.
+void put_on_one_device(const ir::OpDef& op, std::vector<Tensor>& inputs, Location where) {
   const auto device_of = [](const Tensor& t) { return t.impl()->storage->device; };
   const auto on_device = std::find_if(inputs.begin(), inputs.end(),
                                       [&](const Tensor& t) { return t.defined() && !device_of(t).is_cpu(); });
   if (on_device == inputs.end()) return;
-  const auto other = std::find_if(inputs.begin(), inputs.end(), [&](const Tensor& t) {
-    return t.defined() && device_of(t) != device_of(*on_device);
-  });
-  if (other != inputs.end())
-    fail(std::string(op.name),
-         fmt::format("expects tensors on one device, got {} on {} and {} on {}", on_device->describe(),
-                     device_of(*on_device).to_string(), other->describe(), device_of(*other).to_string()),
-         where);
-  fail(std::string(op.name),
-       fmt::format(
-           "{} is on {}, where operators do not run by themselves yet: call it within a graph's build(), or take "
-           "its cpu()",
-           on_device->describe(), device_of(*on_device).to_string()),
-       where);
+  const Device device = device_of(*on_device);
+  for (Tensor& t : inputs) {
+    if (!t.defined() || device_of(t) == device) continue;
+    if (t.dim() != 0 || !device_of(t).is_cpu())
+      fail(std::string(op.name),
+           fmt::format("expects tensors on one device, got {} on {} and {} on {}", on_device->describe(),
+                       device.to_string(), t.describe(), device_of(t).to_string()),
+           where);
+    t = copied_to(t, device, where);
+  }
 }
 
 /// Of those that the operator cannot do without.
@@ -266,7 +264,7 @@ std::vector<Tensor> apply(const ir::OpDef& op, std::vector<Tensor> inputs, ir::A
     return outputs;
   }
   require_data(op.name, inputs, where);
-  require_on_host(op, inputs, where);
+  put_on_one_device(op, inputs, where);
   require_registered(inputs, where);
   try {
     std::vector<Tensor> outputs = eager::run(op, inputs, attributes);

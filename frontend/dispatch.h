@@ -25,7 +25,14 @@ bool would_record(const std::vector<Tensor>& inputs);
 /// have them.
 void require_fits(Scalar value, DType dtype, const char* function, Location where);
 
-/// A tensor of one value that its dtype can hold, recorded where a call on `beside` would be.
+/// A fresh tensor, on the device of its options and requiring a gradient where they say so.
+Tensor with_options(Tensor t, const TensorOptions& options, Location where);
+/// The dtype and the device of a tensor.
+TensorOptions options_of(const Tensor& like);
+/// A fresh tensor, on the device of `like` where that is no part of a graph.
+Tensor beside(const Tensor& fresh, const Tensor& like);
+
+/// A tensor of one value that its dtype can hold, on the device of `beside`, recorded where a call on that would be.
 Tensor filled(const Shape& shape, Scalar value, DType dtype, const Tensor& beside, Location where);
 /// The same, recorded as a node of the graph that is being built.
 Tensor recorded_full(const Shape& shape, Scalar value, DType dtype, Location where);
@@ -50,7 +57,7 @@ std::int64_t fixed_size(const Tensor& t, std::int64_t dim, const char* function,
 void require_two(const Dim& size);
 /// A size as a scalar tensor: of a symbol what it stands for when the graph runs.
 Tensor size_value(const Dim& size, DType dtype, const char* function, Location where);
-/// 0, 1, ..., i64, as a part of the graph that records `beside`, or at once.
+/// 0, 1, ..., i64, as a part of the graph that records `beside`, or at once and on its device.
 Tensor counted(const Dim& size, const Tensor& beside, Location where);
 
 // ---- undefined tensors ----

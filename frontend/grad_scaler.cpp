@@ -41,8 +41,16 @@ void check_scale(double scale, const char* what, Location where) {
 /// A step of which all gradients are finite is called 1, another 0.
 bool all_finite(const std::vector<Tensor>& gradients) {
   std::map<DType, std::vector<Tensor>> by_dtype;
-  for (const Tensor& g : gradients) by_dtype[g.dtype()].push_back(g);
-  bool finite = true;
+  Tensor on_device;  // 0, or NaN where one of a device's gradients is not finite: looked at once
+  for (const Tensor& g : gradients) {
+    if (g.device().is_cpu()) {
+      by_dtype[g.dtype()].push_back(g);
+      continue;
+    }
+    const Tensor nothing = (g.detach() * 0).sum().to(DType::f64);
+    on_device = on_device.defined() ? on_device + nothing.to(on_device.device()) : nothing;
+  }
+  bool finite = !on_device.defined() || on_device.item<double>() == 0;
   for (auto& [dtype, inputs] : by_dtype) {
     inputs.push_back(tensor(std::int64_t{1}, DType::i64));
     inputs.push_back(tensor(std::int64_t{0}, DType::i64));  // skipped

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -169,19 +170,19 @@ void Optimizer::step(Location where) {
     if (g.options.count("clip_grad_max_norm"))
       nn::utils::clip_grad_norm_(g.parameters, g.options.at("clip_grad_max_norm"), g.options.at("clip_grad_norm_type"));
     const ir::Attributes attributes = ir::update_attributes(kind, g.options);
-    // One operator call updates all parameters that have done the same number of steps and share a dtype: normally all
-    // of them.
-    std::map<std::pair<std::int64_t, DType>, std::vector<std::size_t>> batches;
+    // One operator call updates all parameters that have done the same number of steps and share a dtype and a device:
+    // normally all of them.
+    std::map<std::tuple<std::int64_t, DType, std::string>, std::vector<std::size_t>> batches;
     for (std::size_t i = 0; i < g.parameters.size(); ++i)
-      if (g.parameters[i].grad().defined())
-        batches[{begins_with_gradient(g, kind, i) ? 0 : g.steps[i], g.parameters[i].dtype()}].push_back(i);
+      if (const Tensor& p = g.parameters[i]; p.grad().defined())
+        batches[{begins_with_gradient(g, kind, i) ? 0 : g.steps[i], p.dtype(), p.device().to_string()}].push_back(i);
     for (const auto& [key, indices] : batches) {
       std::vector<Tensor> inputs;
       for (const ir::InputSpec& spec : op.inputs) {
         if (spec.role == ir::InputRole::factor) continue;  // gradients are clipped where they lie
         if (!spec.variadic) {
           inputs.push_back(spec.role == ir::InputRole::rate ? tensor(g.options.at("lr"), DType::f64)
-                                                            : tensor(key.first + 1, DType::i64));
+                                                            : tensor(std::get<0>(key) + 1, DType::i64));
           continue;
         }
         const ir::OptimizerState* state = ir::state_of(kind, spec.name);
@@ -190,7 +191,9 @@ void Optimizer::step(Location where) {
             inputs.push_back(spec.role == ir::InputRole::parameter ? g.parameters[i] : g.parameters[i].grad());
           } else if (const auto type = ir::state_type(*state, g.options, type_of(g.parameters[i]))) {
             Tensor& own = g.states.at(std::string(state->name))[i];
-            if (!own.defined()) own = zeros(type->shape, type->dtype);
+            const Device device = g.parameters[i].device();
+            if (!own.defined()) own = zeros(type->shape, {type->dtype, device});
+            detail::move_to(*own.impl(), device);  // of a module that has moved since
             inputs.push_back(own);
           } else {
             inputs.emplace_back();  // absent; the operator's inputs keep their places

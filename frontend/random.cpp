@@ -141,8 +141,7 @@ Tensor drawn(Distribution distribution, const Shape& shape, TensorOptions option
                 convert_buffer(DType::f64, values, options.dtype, data + first * ir::size_of(options.dtype),
                                static_cast<std::int64_t>(count));
               });
-  if (options.requires_grad) t.requires_grad_(true, where);
-  return t;
+  return with_options(std::move(t), options, where);
 }
 
 }  // namespace
@@ -168,8 +167,7 @@ std::vector<std::int64_t> draw_integers(std::int64_t low, std::int64_t high, std
 Tensor from_numbers(const Shape& shape, const std::vector<double>& values, TensorOptions options) {
   Tensor t = make_tensor(options.dtype, shape);
   convert_buffer(DType::f64, values.data(), options.dtype, t.impl()->data(), static_cast<std::int64_t>(values.size()));
-  if (options.requires_grad) t.requires_grad_();
-  return t;
+  return with_options(std::move(t), options, Location::current());
 }
 
 void require_floating(const char* function, DType dtype, Location where) {
@@ -257,8 +255,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOp
   const std::vector<std::int64_t> values = detail::draw_integers(low, high, t.numel());
   detail::convert_buffer(DType::i64, values.data(), options.dtype, t.impl()->data(),
                          static_cast<std::int64_t>(values.size()));
-  if (options.requires_grad) t.requires_grad_(true, where);
-  return t;
+  return detail::with_options(std::move(t), options, where);
 }
 
 Tensor randperm(std::int64_t n, Location where) {

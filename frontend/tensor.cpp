@@ -16,6 +16,7 @@
 
 #include "frontend/autograd.h"
 #include "frontend/dispatch.h"
+#include "frontend/eager/program.h"
 #include "frontend/trace.h"
 #include "graven/functional.h"
 #include "ir/ops.h"
@@ -333,24 +334,49 @@ std::size_t bytes_of(const TensorImpl& impl) {
   return static_cast<std::size_t>(impl.numel()) * ir::size_of(impl.dtype);
 }
 
-/// The tensor as it lies, in a copy of its storage.
-std::shared_ptr<TensorImpl> downloaded(const TensorImpl& impl) {
+/// Another tensor, which lies in memory as this one.
+std::shared_ptr<TensorImpl> laid_as(const TensorImpl& impl, std::shared_ptr<Storage> storage) {
   auto copy = std::make_shared<TensorImpl>();
   copy->dtype = impl.dtype;
   copy->shape = impl.shape;
   copy->sizes = impl.sizes;
   copy->strides = impl.strides;
   copy->offset = impl.offset;
-  copy->storage = std::make_shared<Storage>(impl.storage->bytes);
+  copy->storage = std::move(storage);
+  return copy;
+}
+
+/// The tensor as it lies, in a copy of its storage.
+std::shared_ptr<TensorImpl> downloaded(const TensorImpl& impl) {
+  auto copy = laid_as(impl, std::make_shared<Storage>(impl.storage->bytes));
   ir::copy_to_host(impl.storage->device, copy->storage->data, impl.storage->data, impl.storage->bytes);
   return copy;
 }
 
-/// Where the elements lie side by side in both, and are of one type, within a device or straight across; else by way of
-/// the host.
+/// What kernels of a device may convert.
+bool is_of_kernels(DType dtype) { return dtype != DType::f16 && dtype != DType::bf16; }
+
+/// A tensor of a device, row-major and of the dtype, by the device's own kernels: as_strided of all of its memory, then
+/// a cast.
+Tensor gathered_on_device(const TensorImpl& source, DType dtype) {
+  Tensor t(laid_as(source, source.storage));
+  if (!source.contiguous()) {
+    const auto all = static_cast<std::int64_t>(source.storage->bytes / ir::size_of(source.dtype));
+    t = eager::run(ir::kAsStrided, {make_view(t, {all}, {1}, 0)},
+                   {{"shape", source.shape}, {"strides", source.strides}, {"offset", source.offset}})
+            .at(0);
+  }
+  return t.dtype() == dtype ? t : eager::run(ir::kCast, {t}, {{"dtype", dtype}}).at(0);
+}
+
+/// Within a device by its kernels, from row-major elements straight across; what is written between other elements, and
+/// half types, by way of the host.
 void copy_between_devices(const TensorImpl& source, TensorImpl& target) {
   const ir::Device from = source.storage->device, to = target.storage->device;
   if (!from.is_cpu() && from != to) return copy_elements(*downloaded(source), target);
+  if (from == to && target.contiguous() && (source.dtype != target.dtype || !source.contiguous()) &&
+      is_of_kernels(source.dtype) && is_of_kernels(target.dtype))
+    return copy_elements(*gathered_on_device(source, target.dtype).impl(), target);
   if (source.dtype == target.dtype && source.contiguous() && target.contiguous()) {
     target.bump_version();
     if (from == to) return ir::copy_on_device(to, target.place(), source.place(), bytes_of(source));
@@ -402,13 +428,14 @@ void convert_buffer(DType from_dtype, const void* source, DType to_dtype, void* 
   });
 }
 
-Tensor contiguous_copy(const Tensor& t) {
+Tensor contiguous_on(const Tensor& t, const ir::Device& device) {
   const TensorImpl& from = get(t);
-  if (from.contiguous() && from.storage->device.is_cpu()) return t;
-  Tensor copy = make_tensor(from.dtype, from.shape);
+  if (from.contiguous() && from.storage->device == device) return t;
+  Tensor copy = make_tensor(from.dtype, from.shape, device);
   copy_elements(from, *copy.impl());
   return copy;
 }
+Tensor contiguous_copy(const Tensor& t) { return contiguous_on(t, {}); }
 
 Tensor on_host(const Tensor& t) {
   const TensorImpl& impl = get(t);
@@ -610,14 +637,13 @@ Tensor Tensor::to(const Device& wanted, Location where) const {
     detail::fail_at("to(" + wanted.to_string() + ") of " + describe() +
                         " within build(), which runs once: move it before, or the module that it is part of",
                     where);
-  if (detail::grad_enabled() && requires_grad())
-    detail::fail_at(
-        "to(" + wanted.to_string() + ") of " + describe() +
-            ", which requires a gradient: no gradient flows from device to device yet; detach() it, or move "
-            "its module",
-        where);
-  Tensor copy = detail::made_by("to", where, [&] { return detail::make_tensor(from.dtype, from.shape, wanted); });
-  detail::copy_elements(from, *copy.impl());
+  return detail::copied_to(*this, wanted, where);
+}
+Tensor detail::copied_to(const Tensor& t, const ir::Device& device, Location where) {
+  const TensorImpl& from = *t.impl();
+  Tensor copy = made_by("to", where, [&] { return make_tensor(from.dtype, from.shape, device); });
+  copy_elements(from, *copy.impl());
+  record_copy_on_tape(t, copy, where);
   return copy;
 }
 Tensor Tensor::cpu(Location where) const { return to(Device(), where); }
@@ -663,11 +689,6 @@ Tensor& Tensor::zero_(Location where) { return fill_(0, where.in("zero_")); }
 
 namespace {
 
-Tensor with_options(Tensor t, const TensorOptions& options, Location where) {
-  if (options.requires_grad) t.requires_grad_(true, where);
-  return t;
-}
-
 /// Fills a fresh tensor from a function of the position.
 template <class F>
 Tensor generate(const Shape& shape, const TensorOptions& options, Location where, F&& value) {
@@ -677,10 +698,22 @@ Tensor generate(const Shape& shape, const TensorOptions& options, Location where
   const std::int64_t n = t.numel();
   for (std::int64_t i = 0; i < n; ++i)
     detail::write_element(options.dtype, p + static_cast<std::size_t>(i) * step, value(i));
-  return with_options(std::move(t), options, where);
+  return detail::with_options(std::move(t), options, where);
 }
 
 }  // namespace
+
+Tensor detail::with_options(Tensor t, const TensorOptions& options, Location where) {
+  t = detail::contiguous_on(t, options.device);
+  if (options.requires_grad) t.requires_grad_(true, where);
+  return t;
+}
+TensorOptions detail::options_of(const Tensor& like) {
+  const auto& storage = get(like).storage;
+  return {like.dtype(), storage ? storage->device : Device()};
+}
+
+Tensor detail::beside(const Tensor& fresh, const Tensor& like) { return contiguous_on(fresh, options_of(like).device); }
 
 void detail::require_fits(Scalar value, DType dtype, const char* function, Location where) {
   const auto range = ir::integer_range(dtype);
@@ -703,9 +736,13 @@ Tensor empty(const Shape& shape, TensorOptions options, Location where) {
 Tensor zeros(const Shape& shape, TensorOptions options, Location given) {
   const Location where = given.in("zeros");
   if (!shape.is_static()) return full(shape, 0, options, where);
-  Tensor t = detail::made_by("zeros", where, [&] { return detail::make_tensor(options.dtype, shape); });
-  std::memset(t.impl()->storage->data, 0, t.impl()->storage->bytes);
-  return with_options(std::move(t), options, where);
+  Tensor t = detail::made_by("zeros", where, [&] { return detail::make_tensor(options.dtype, shape, options.device); });
+  const detail::Storage& memory = *t.impl()->storage;
+  if (options.device.is_cpu())
+    std::memset(memory.data, 0, memory.bytes);
+  else
+    ir::clear_on_device(options.device, memory.data, memory.bytes);
+  return detail::with_options(std::move(t), options, where);
 }
 Tensor ones(const Shape& shape, TensorOptions options, Location where) {
   return full(shape, 1, options, where.in("ones"));
@@ -725,19 +762,19 @@ Tensor full(const Shape& shape, Scalar value, TensorOptions options, Location wh
 }
 Tensor empty_like(const Tensor& like, Location where) {
   detail::require_defined(like, "empty_like", where);
-  return zeros(like.shape(), {like.dtype()}, where.in("empty_like"));
+  return zeros(like.shape(), detail::options_of(like), where.in("empty_like"));
 }
 Tensor zeros_like(const Tensor& like, Location where) {
   detail::require_defined(like, "zeros_like", where);
-  return zeros(like.shape(), {like.dtype()}, where.in("zeros_like"));
+  return zeros(like.shape(), detail::options_of(like), where.in("zeros_like"));
 }
 Tensor ones_like(const Tensor& like, Location where) {
   detail::require_defined(like, "ones_like", where);
-  return ones(like.shape(), {like.dtype()}, where.in("ones_like"));
+  return ones(like.shape(), detail::options_of(like), where.in("ones_like"));
 }
 Tensor full_like(const Tensor& like, Scalar value, Location where) {
   detail::require_defined(like, "full_like", where);
-  return full(like.shape(), value, {like.dtype()}, where.in("full_like"));
+  return full(like.shape(), value, detail::options_of(like), where.in("full_like"));
 }
 
 Tensor arange(const detail::Length& end, Location where) {

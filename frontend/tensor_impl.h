@@ -128,8 +128,12 @@ Tensor unshared(const Tensor& result, const Tensor& x, Location where);
 /// Copies elements between any strides and any devices, converting dtypes. Sizes are equal. Does not record; bumps the
 /// version.
 void copy_elements(const TensorImpl& source, TensorImpl& target);
-/// Row-major copy in the host's memory, or the tensor itself when it is contiguous there. Does not record.
+/// Row-major copy in memory of the device, or the tensor itself when it is contiguous there. Does not record.
+Tensor contiguous_on(const Tensor& t, const ir::Device& device);
+/// The same in the host's memory.
 Tensor contiguous_copy(const Tensor& t);
+/// A row-major copy in memory of another device, which autograd remembers.
+Tensor copied_to(const Tensor& t, const ir::Device& device, Location where);
 /// The tensor, or a copy of it in the host's memory where it lies on a device. Does not record.
 Tensor on_host(const Tensor& t);
 /// Puts the tensor's elements into memory of the device, row-major, where they are not yet: all handles have it there.

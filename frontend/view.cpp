@@ -174,7 +174,7 @@ Tensor written_through(const TensorImpl& view, const Tensor& value, const char* 
   std::vector<std::int64_t> order(static_cast<std::size_t>(size));
   std::iota(order.begin(), order.end(), 0);
   for (std::int64_t k = 0; k < taken; ++k) order[static_cast<std::size_t>(start + k * step)] = size + k;
-  return index_select(Operand(cat({base, value}, dim, where), where), dim, from_data(order, {size}));
+  return index_select(Operand(cat({base, value}, dim, where), where), dim, beside(from_data(order, {size}), value));
 }
 
 }  // namespace detail

@@ -40,7 +40,7 @@ void require_device(const Device& device);
 std::shared_ptr<std::byte> allocate_on_device(const Device& device, std::size_t bytes);
 
 // Copies, each behind all that the device was given before. The host's side has been read, or is there, when they
-// return.
+// return. A number (1, 4 or 8 bytes) is sent to a device without waiting for it.
 void copy_to_device(const Device& device, std::byte* to, const std::byte* from, std::size_t bytes);
 void copy_to_host(const Device& device, std::byte* to, const std::byte* from, std::size_t bytes);
 /// Within the device; the copy is in its order when this returns.

@@ -142,8 +142,8 @@ class CudaExecutable : public ir::Executable {
 
   void bind(const std::string& name, void* data, std::size_t bytes) override {
     const ir::ValueId v = graph().find(name);
-    const Home home = v == ir::kNone ? Home::arena : project_.plan.placements[at(v)].home;
-    if (home != Home::parameter && home != Home::state) {
+    const Home place = v == ir::kNone ? Home::arena : home(v);
+    if (place != Home::parameter && place != Home::state) {
       if (v != ir::kNone && graph().value(v).kind != ir::ValueKind::node) return;  // nothing reads it
       throw UserError(graph().name + ": the program has no parameter, buffer or state called " + name);
     }
@@ -175,6 +175,10 @@ class CudaExecutable : public ir::Executable {
       const auto bytes_of = [&](ir::ValueId v) {
         return static_cast<std::size_t>(graph().type(v).shape.numel().at(sizes)) * ir::size_of(graph().type(v).dtype);
       };
+      if (options_.one_operator) {
+        run_in_place(context, inputs, outputs, numbers);
+        return;
+      }
       make_ready(context, symbols, sizes);
       send(context, numbers);
       for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -192,9 +196,36 @@ class CudaExecutable : public ir::Executable {
   }
 
  private:
+  /// Of one operator: where the caller has them. A result that is the memory of an input, of another result, or a
+  /// constant is copied from there.
+  void run_in_place(kernels::CudaContext& context, const std::vector<const void*>& inputs,
+                    const std::vector<void*>& outputs, const ir::StepNumbers& numbers) {
+    // Of nothing there is no memory, and nullptr stands for what is absent.
+    const auto place = [&](const void* data) {
+      return data ? static_cast<std::byte*>(const_cast<void*>(data)) : memory_.get();
+    };
+    for (std::size_t i = 0; i < inputs.size(); ++i) own_[graph().inputs[i]] = place(inputs[i]);
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      if (const ir::ValueId v = graph().outputs[i]; home(v) == Home::output) own_[v] = place(outputs[i]);
+    const std::shared_ptr<std::byte> borrowed =
+        cuda::allocate(device_.index, static_cast<std::size_t>(project_.plan.arena_bytes()));
+    arena_ = borrowed.get();
+    make_ready(context, {}, {});
+    if (!numbers.learning_rates.empty()) send(context, numbers);
+    make_calls(context, {}, prepared_ ? kStep : kAll);
+    prepared_ = true;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const ir::ValueId v = graph().outputs[i];
+      if (void* const from = pointer(v); from != outputs[i])
+        kernels::copy_on_device(context, outputs[i], from, static_cast<std::size_t>(byte_count(graph().type(v))));
+    }
+  }
+  Home home(ir::ValueId v) const { return project_.plan.placements[at(v)].home; }
+
   using Phases = std::set<ir::Phase>;
   inline static const Phases kPart = {ir::Phase::forward, ir::Phase::backward},
-                             kStep = {ir::Phase::forward, ir::Phase::backward, ir::Phase::update};
+                             kStep = {ir::Phase::forward, ir::Phase::backward, ir::Phase::update},
+                             kAll = {ir::Phase::prepare, ir::Phase::forward, ir::Phase::backward, ir::Phase::update};
 
   const ir::Graph& graph() const { return project_.graph; }
 
@@ -344,7 +375,7 @@ class CudaExecutable : public ir::Executable {
                   const ir::SymbolSizes& sizes) {
     if (!ready_.insert(symbols).second) return;
     const auto all = [&] {
-      make_calls(context, sizes, {ir::Phase::prepare, ir::Phase::forward, ir::Phase::backward, ir::Phase::update});
+      make_calls(context, sizes, kAll);
     };
     try {
       context.rehearse(all);
@@ -386,11 +417,13 @@ class CudaExecutable : public ir::Executable {
       return begin;
     };
     std::map<ir::ValueId, std::size_t> places;
-    const std::size_t arena = place(static_cast<std::size_t>(plan.arena_bytes())), numbers = place(sizeof(Numbers));
+    const std::size_t arena = place(options_.one_operator ? 0 : static_cast<std::size_t>(plan.arena_bytes())),
+                      numbers = place(sizeof(Numbers));
     for (std::size_t i = 0; i < graph().values.size(); ++i) {
       const auto v = static_cast<ir::ValueId>(i);
       const Placement& p = plan.placements[i];
-      const bool is_own = p.home == Home::input || p.home == Home::output || p.home == Home::prepared ||
+      const bool is_callers = p.home == Home::input || p.home == Home::output;
+      const bool is_own = (is_callers && !options_.one_operator) || p.home == Home::prepared ||
                           p.home == Home::gradient || p.home == Home::constant;
       if (is_own) places[v] = place(static_cast<std::size_t>(byte_count(graph().type(v))));
     }

@@ -54,6 +54,12 @@ KernelCall flip(const NodeView& node) {
   return strided_copy(shape, strides, offset);
 }
 
+KernelCall as_strided(const NodeView& node) {
+  std::vector<Dim> strides;
+  for (const std::int64_t s : node.attributes().integers("strides")) strides.emplace_back(s);
+  return strided_copy(node.output().shape, strides, node.attributes().integer("offset"));
+}
+
 KernelCall permute(const NodeView& node) {
   const std::vector<Dim> from = contiguous_strides(node.input(0).shape);
   std::vector<Dim> strides;
@@ -175,6 +181,7 @@ KernelCall causal_mask(const NodeView& node) {
 std::span<const Row> movement() {
   static constexpr Row kRows[] = {
       {&ir::kArange, arange},
+      {&ir::kAsStrided, as_strided},
       {&ir::kCat, cat},
       {&ir::kCausalMask, causal_mask},
       {&ir::kCopy, copy},

@@ -54,7 +54,7 @@ Tensor cut_to(const char* function, const Tensor& source, const Tensor& index, L
 /// Positions that count from the end where negative, counted from the start.
 Tensor from_start(const Tensor& at, const Dim& size, const char* function, Location where) {
   // What is below all of them is said as it was given; what is above, the operator says.
-  if (size.is_static() && !detail::would_record({at})) {
+  if (size.is_static() && !detail::would_record({at}) && detail::options_of(at).device.is_cpu()) {
     const std::vector<std::int64_t> given = at.to_vector<std::int64_t>(where);
     for (std::size_t i = 0; i < given.size(); ++i)
       if (given[i] < -size.value())
@@ -74,7 +74,7 @@ Tensor looked_up(const Tensor& index, const Dim& size, std::int64_t step, Locati
       {"shape", Shape{size}}, {"start", 0.0}, {"step", static_cast<double>(step)}, {"dtype", DType::i64}};
   // Recorded as what it is: a graph has no need to store it.
   const Tensor table = detail::would_record({index}) || !size.is_static() ? detail::recorded("arange", entries, where)
-                                                                          : apply("arange", {}, entries, where);
+                                                                          : detail::beside(apply("arange", {}, entries, where), index);
   const Tensor found =
       apply("index_select", {table, index.reshape({index.shape().numel()}, where)}, {{"dim", std::int64_t{0}}}, where);
   return found.reshape(index.shape(), where);

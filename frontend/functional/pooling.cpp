@@ -69,7 +69,7 @@ Tensor adaptive_max_along(const Tensor& images, std::int64_t dim, std::int64_t o
     last_end = end;
   }
   const Tensor distinct = cat(parts, dim, at);
-  return static_cast<std::int64_t>(parts.size()) == out ? distinct : index_select(Operand(distinct, at), dim, places);
+  return static_cast<std::int64_t>(parts.size()) == out ? distinct : index_select(Operand(distinct, at), dim, detail::beside(places, distinct));
 }
 
 Tensor adaptive_mean_along(const Tensor& t, std::int64_t dim, std::int64_t out, const char* function, Location at) {
@@ -305,10 +305,11 @@ std::tuple<Tensor, Tensor> max_pool2d_with_indices(const Operand& x, Size2 kerne
     for (std::int64_t j = 0; j < columns; ++j)
       corners.push_back((i * stride.height - o.padding.height) * width + j * stride.width - o.padding.width);
   const Tensor place = pooled[1].to(DType::i64, at).reshape({-1}, at);
-  const Tensor added =
-      index_select(Operand(from_data(places, {static_cast<std::int64_t>(places.size())}), at), 0, place);
-  const Tensor indices =
-      add(Operand(added.reshape(pooled[0].shape(), at), at), Operand(from_data(corners, {rows, columns}), at));
+  const auto table = [&](const std::vector<std::int64_t>& numbers, const Shape& shape) {
+    return Operand(detail::beside(from_data(numbers, shape), place), at);
+  };
+  const Tensor added = index_select(table(places, {static_cast<std::int64_t>(places.size())}), 0, place);
+  const Tensor indices = add(Operand(added.reshape(pooled[0].shape(), at), at), table(corners, {rows, columns}));
   return single ? std::tuple(pooled[0].squeeze(0, at), indices.squeeze(0, at)) : std::tuple(pooled[0], indices);
 }
 

@@ -53,7 +53,7 @@ Tensor draw(const char* function, std::string_view op, const Operand& operand) {
   const DType drawn = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
   const Tensor y =
       apply(op, {source.seed, source.step}, {{"shape", x.shape()}, {"dtype", drawn}, {"stream", source.stream}}, where);
-  return y;
+  return detail::beside(y, x);
 }
 
 }  // namespace

@@ -10,10 +10,24 @@
 
 namespace graven::detail {
 
+namespace {
+/// The largest magnitude, or the sum of the magnitudes to the power of norm_type.
+Tensor part_of_norm(const Tensor& t, double norm_type) {
+  const Tensor sizes = abs(t.detach().to(DType::f64));
+  if (std::isinf(norm_type)) return t.numel() == 0 ? zeros({}, {DType::f64, t.device()}) : sizes.amax();
+  return (norm_type == 2 ? sizes * sizes : sizes.pow(norm_type)).sum();
+}
+}  // namespace
+
 double norm_of(const std::vector<Tensor>& tensors, double norm_type) {
   const bool largest = std::isinf(norm_type);
   double total = 0;
+  std::vector<Tensor> on_devices;  // found there, all before one is waited for
   for (const Tensor& t : tensors) {
+    if (!t.device().is_cpu()) {
+      on_devices.push_back(part_of_norm(t, norm_type));
+      continue;
+    }
     for (const double g : t.to_vector<double>()) {
       const double size = std::fabs(g);
       if (largest)
@@ -21,6 +35,10 @@ double norm_of(const std::vector<Tensor>& tensors, double norm_type) {
       else
         total += norm_type == 2 ? size * size : std::pow(size, norm_type);
     }
+  }
+  for (const Tensor& t : on_devices) {
+    const auto part = t.item<double>();
+    total = !largest ? total + part : std::isnan(part) || part > total ? part : total;
   }
   if (!largest) total = norm_type == 2 ? std::sqrt(total) : std::pow(total, 1 / norm_type);
   return total;

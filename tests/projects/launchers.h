@@ -1,10 +1,13 @@
-// Starts emitted projects as several ranks, with each MPI that is installed.
+// Starts emitted projects as several ranks, with each MPI that is installed where all tests are asked for
+// (GRAVEN_ALL_TESTS; tests/run.sh --all), and else with the first: what differs from MPI to MPI, tests/projects/ranks
+// runs with all of them anyway.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -19,7 +22,7 @@ struct Launcher {
   std::vector<std::string> command;  ///< before the number of ranks
 };
 
-inline std::vector<Launcher> launchers() {
+inline std::vector<Launcher> all_launchers() {
   std::vector<Launcher> found;
   // Processors may be fewer than ranks, and tests run as root in containers.
   for (const Launcher& l : {Launcher{"openmpi",
@@ -31,17 +34,14 @@ inline std::vector<Launcher> launchers() {
   return found;
 }
 
-/// What programs are called, in whatever folder: the run time that their projects copy is then one text, which ccache
-/// compiles once.
-inline const char* const kProgram = "net";
-
-/// Has CMake compile what projects of any folders have in common once; nothing without ccache.
-inline std::vector<std::string> compiled_once(const std::filesystem::path& project) {
-  const std::string ccache = codegen::find_program("ccache");
-  if (ccache.empty()) return {};
-  return {"-DCMAKE_CXX_COMPILER_LAUNCHER=env;-u;CCACHE_RECACHE;CCACHE_NOHASHDIR=1;CCACHE_BASEDIR=" + project.string() +
-          ";CCACHE_DIR=" GRAVEN_BINARY_DIR "/emitted_objects;" + ccache};
+inline std::vector<Launcher> launchers() {
+  std::vector<Launcher> found = all_launchers();
+  if (std::getenv("GRAVEN_ALL_TESTS") == nullptr && found.size() > 1) found.resize(1);
+  return found;
 }
+
+/// What programs are called, in whatever folder.
+inline const char* const kProgram = "net";
 
 /// Builds the project in its folder build-ENGINE.
 inline void build_project(const std::filesystem::path& project, const std::string& engine,
@@ -49,8 +49,7 @@ inline void build_project(const std::filesystem::path& project, const std::strin
   const std::string folder = project.string(), to = folder + "/build-" + engine;
   std::vector<std::string> configure = {
       "cmake", "-S", folder, "-B", to, "-DGRAVEN_LEVELS=base", "-DCMAKE_CXX_FLAGS=-Werror"};
-  for (const auto& more : {compiled_once(project), options})
-    configure.insert(configure.end(), more.begin(), more.end());
+  configure.insert(configure.end(), options.begin(), options.end());
   for (const auto& command : {configure, std::vector<std::string>{"cmake", "--build", to, "-j2"}}) {
     const codegen::ProcessResult r = codegen::run_process(command, {.seconds = 600});
     ASSERT_EQ(r.exit_status, 0) << r.output;

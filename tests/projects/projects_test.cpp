@@ -136,11 +136,11 @@ class Projects : public testing::Test {
   static void build(const Graph& graph, const std::string& name, const std::string& levels = "base") {
     const fs::path folder = root() / name;
     codegen::emit(graph, folder, {.name = tests::kProgram, .format = false});
-    std::vector<std::string> configure = tests::compiled_once(folder);
-    configure.insert(configure.begin(),
-                     {"cmake", "-S", folder.string(), "-B", (folder / "build").string(), "-DGRAVEN_SANITIZE=address",
-                      "-DGRAVEN_LEVELS=" + levels, "-DCMAKE_CXX_FLAGS_RELEASE=-O0", "-DCMAKE_CXX_FLAGS=-Werror"});
-    for (const auto& command : {configure, {"cmake", "--build", (folder / "build").string(), "-j2"}}) {
+    for (const std::vector<std::string>& command :
+         {std::vector<std::string>{"cmake", "-S", folder.string(), "-B", (folder / "build").string(),
+                                   "-DGRAVEN_SANITIZE=address", "-DGRAVEN_LEVELS=" + levels,
+                                   "-DCMAKE_CXX_FLAGS_RELEASE=-O0", "-DCMAKE_CXX_FLAGS=-Werror"},
+          {"cmake", "--build", (folder / "build").string(), "-j2"}}) {
       const ProcessResult r = codegen::run_process(command, {.seconds = 600});
       ASSERT_EQ(r.exit_status, 0) << r.output;
     }

@@ -90,14 +90,14 @@ class Ranks : public testing::Test {
     write_data(work() / "data/train", kSamples, 1);
     write_data(work() / "data/test", 11, 2);
     write_data(work() / "other/train", kSamples, 3);
-    if (launchers().empty()) return;
+    if (all_launchers().empty()) return;
     manual_seed(3);
     Classify graph;
     const auto images = spec({kBatch, kFeatures}, "images"), labels = spec({kBatch}, i64, "labels");
     graph.enable_data_parallel();
     graph.compile(images, labels);
     codegen::emit(graph, work() / "ranks", {.name = tests::kProgram, .format = false});
-    for (const Launcher& l : launchers())
+    for (const Launcher& l : all_launchers())
       build_project(work() / "ranks", l.name, {"-DGRAVEN_MPI=ON", "-DMPI_CXX_COMPILER=" + l.compiler});
     build_project(work() / "ranks", "alone", {});
     manual_seed(3);
@@ -105,8 +105,8 @@ class Ranks : public testing::Test {
     without.compile(images, labels);
     codegen::emit(without, work() / "without", {.name = tests::kProgram, .format = false});
     build_project(work() / "without", "alone", {});
-    emit_pictures<nn::SyncBatchNorm>("pictures", launchers());
-    emit_pictures<nn::BatchNorm2d>("apart", {launchers()[0]});
+    emit_pictures<nn::SyncBatchNorm>("pictures", all_launchers());
+    emit_pictures<nn::BatchNorm2d>("apart", {all_launchers()[0]});
     build_project(work() / "pictures", "alone", {});
   }
   template <class Norm>
@@ -121,7 +121,7 @@ class Ranks : public testing::Test {
       build_project(work() / name, l.name, {"-DGRAVEN_MPI=ON", "-DMPI_CXX_COMPILER=" + l.compiler});
   }
   void SetUp() override {
-    if (launchers().empty()) GTEST_SKIP() << "no MPI is installed (scripts/packages.txt)";
+    if (all_launchers().empty()) GTEST_SKIP() << "no MPI is installed (scripts/packages.txt)";
   }
 
   static fs::path work() { return fs::path(GRAVEN_BINARY_DIR) / "ranks_work"; }
@@ -185,7 +185,7 @@ TEST_F(Ranks, ComputeWhatOneProcessDoesWithAsManyBatches) {
   for (const int ranks : {2, 3, 4}) {
     const std::string one = "one_" + std::to_string(ranks), n = std::to_string(ranks);
     ASSERT_EQ(alone(options(one, {"--epochs", "3", "--accumulation-steps", n})).exit_status, 0);
-    for (const Launcher& l : launchers()) {
+    for (const Launcher& l : all_launchers()) {
       const std::string out = l.name + n;
       const ProcessResult r = run(l, ranks, program(l.name), options(out, {"--epochs", "3"}));
       ASSERT_EQ(r.exit_status, 0) << r.output;
@@ -199,7 +199,7 @@ TEST_F(Ranks, ComputeWhatOneProcessDoesWithAsManyBatches) {
 }
 
 TEST_F(Ranks, GoOnBitForBitAndInOtherNumbers) {
-  for (const Launcher& l : launchers()) {
+  for (const Launcher& l : all_launchers()) {
     const auto trained = [&](int ranks, const std::string& out, const std::vector<std::string>& more) {
       const ProcessResult r = run(l, ranks, program(l.name), options(out, more));
       EXPECT_EQ(r.exit_status, 0) << r.output;
@@ -228,7 +228,7 @@ TEST_F(Ranks, WithOneBatchNormComputeWhatOneProcessDoesWithTheWholeBatch) {
     const ProcessResult r =
         alone(options(one, {"--epochs", "3", "--batch", std::to_string(ranks * kBatch)}), "pictures");
     ASSERT_EQ(r.exit_status, 0) << r.output;
-    for (const Launcher& l : launchers()) {
+    for (const Launcher& l : all_launchers()) {
       SCOPED_TRACE(l.name + n);
       const std::string out = "sync_" + l.name + n;
       trained(l, "pictures", ranks, out, {"--epochs", "3", "--batch", "4"});
@@ -236,7 +236,7 @@ TEST_F(Ranks, WithOneBatchNormComputeWhatOneProcessDoesWithTheWholeBatch) {
       EXPECT_LT(difference(one, out, true), 2e-5);
     }
     // Which batch norms of each rank's own batch do not.
-    const Launcher l = launchers()[0];
+    const Launcher l = all_launchers()[0];
     const std::string apart = "apart_" + n;
     trained(l, "apart", ranks, apart, {"--epochs", "3", "--batch", "4"});
     EXPECT_GT(difference(one, apart), 1e-2);
@@ -245,7 +245,7 @@ TEST_F(Ranks, WithOneBatchNormComputeWhatOneProcessDoesWithTheWholeBatch) {
   ASSERT_EQ(
       alone(options("parts", {"--epochs", "3", "--batch", "8", "--accumulation-steps", "2"}), "pictures").exit_status,
       0);
-  for (const Launcher& l : launchers()) {
+  for (const Launcher& l : all_launchers()) {
     SCOPED_TRACE(l.name);
     const std::string straight = "sync_straight_" + l.name, cut = "sync_cut_" + l.name;
     const std::vector<std::string> all = {"--epochs", "3", "--batch", "4", "--accumulation-steps", "2"};
@@ -273,7 +273,7 @@ codegen::Prediction simulated(const fs::path& project, int ranks) {
 }
 
 TEST_F(Ranks, SendNoMoreThanTheyHaveToAndWhatTheSimulatorSays) {
-  for (const Launcher& l : launchers())
+  for (const Launcher& l : all_launchers())
     for (const int ranks : {2, 3, 4}) {
       SCOPED_TRACE(l.name + ", " + std::to_string(ranks));
       const auto bench = [&](int steps, Launcher launcher) {
@@ -330,7 +330,7 @@ TEST_F(Ranks, SendNoMoreThanTheyHaveToAndWhatTheSimulatorSays) {
 }
 
 TEST_F(Ranks, SendTheSumsOfBatchNormsOnce) {
-  for (const Launcher& l : launchers())
+  for (const Launcher& l : all_launchers())
     for (const int ranks : {2, 3}) {
       SCOPED_TRACE(l.name + ", " + std::to_string(ranks));
       const ProcessResult r =
@@ -353,7 +353,7 @@ TEST_F(Ranks, SendTheSumsOfBatchNormsOnce) {
 
 TEST_F(Ranks, MistakesEndAll) {
   const std::string data = (work() / "data").string(), other = (work() / "other").string();
-  for (const Launcher& l : launchers()) {
+  for (const Launcher& l : all_launchers()) {
     ASSERT_EQ(run(l, 3, program(l.name), options("three", {"--epochs", "1", "--overwrite"})).exit_status, 0);
     // Rank 1 has other options than rank 0.
     const auto differing = [&](const std::string& set, const std::string& epochs) {
@@ -384,7 +384,7 @@ TEST_F(Ranks, MistakesEndAll) {
       EXPECT_NE(r.exit_status, 0) << c.said;
       EXPECT_NE(r.output.find(c.said), std::string::npos) << c.said << "\n" << r.output;
     }
-    for (const Launcher& engine : launchers())
+    for (const Launcher& engine : all_launchers())
       if (engine.name != l.name) {
         const ProcessResult r = run(l, 2, program(engine.name), options("", {}));
         EXPECT_NE(r.exit_status, 0);
@@ -394,7 +394,7 @@ TEST_F(Ranks, MistakesEndAll) {
 }
 
 TEST_F(Ranks, OneThatDiesOrHangsEndsTheOthers) {
-  for (const Launcher& l : launchers()) {
+  for (const Launcher& l : all_launchers()) {
     for (const std::string signal : {"KILL", "STOP"}) {
       const std::string out = l.name + signal;
       const ProcessResult r = tests::signal_one_rank(

@@ -1,4 +1,5 @@
 // Devices and their memory (ir/device.h).
+#include <cstring>
 #include <map>
 #include <new>
 
@@ -113,9 +114,32 @@ std::shared_ptr<std::byte> allocate_on_device(const Device& device, std::size_t 
   return memory;
 }
 
+namespace {
+
+/// A number, as an argument of what is given to the stream: nobody waits for it.
+bool is_set(kernels::CudaContext& context, std::byte* to, const std::byte* from, std::size_t bytes) {
+  const codegen::cuda::Driver& driver = codegen::cuda::driver();
+  const auto address = reinterpret_cast<codegen::cuda::DevicePointer>(to);
+  const auto check = [](codegen::cuda::Result result) { GRAVEN_CUDA(static_cast<cudaError_t>(result)); };
+  if (bytes == 1) {
+    check(driver.set_bytes(address, static_cast<unsigned char>(*from), 1, context.stream()));
+    return true;
+  }
+  if (bytes != 4 && bytes != 8) return false;
+  for (std::size_t at = 0; at < bytes; at += 4) {
+    std::uint32_t word;
+    std::memcpy(&word, from + at, sizeof word);
+    check(driver.set_words(address + at, word, 1, context.stream()));
+  }
+  return true;
+}
+
+}  // namespace
+
 void copy_to_device(const Device& device, std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes == 0) return;
   on_device(device, [&](kernels::CudaContext& context) {
+    if (is_set(context, to, from, bytes)) return;
     GRAVEN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, context.stream()));
     context.synchronize();
   });

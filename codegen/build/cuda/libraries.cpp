@@ -80,6 +80,7 @@ void find_all(Driver& d, Functions& f) {
   f.find(d.copy_to_host, "cuMemcpyDtoHAsync_v2");
   f.find(d.copy_on_device, "cuMemcpyDtoDAsync_v2");
   f.find(d.set_bytes, "cuMemsetD8Async");
+  f.find(d.set_words, "cuMemsetD32Async");
   f.find(d.stream_create, "cuStreamCreate");
   f.find(d.stream_destroy, "cuStreamDestroy_v2");
   f.find(d.stream_synchronize, "cuStreamSynchronize");

@@ -37,6 +37,7 @@ struct Driver {
   Result (*copy_to_host)(void*, DevicePointer, std::size_t, void*) = nullptr;
   Result (*copy_on_device)(DevicePointer, DevicePointer, std::size_t, void*) = nullptr;
   Result (*set_bytes)(DevicePointer, unsigned char, std::size_t, void*) = nullptr;
+  Result (*set_words)(DevicePointer, std::uint32_t, std::size_t, void*) = nullptr;
   Result (*stream_create)(void**, unsigned) = nullptr;
   Result (*stream_destroy)(void*) = nullptr;
   Result (*stream_synchronize)(void*) = nullptr;

@@ -55,13 +55,16 @@ struct Position {
 };
 }  // namespace detail
 
-/// Options of the factories.
+/// Options of the factories: zeros({2}, i64), zeros({2}, device), zeros({2}, {f32, true}).
 struct TensorOptions {
   DType dtype = DType::f32;
   bool requires_grad = false;
+  Device device = {};
   TensorOptions() = default;
-  TensorOptions(DType dtype, bool requires_grad = false)
-      : dtype(dtype), requires_grad(requires_grad) {}  // NOLINT: zeros({2}, i64)
+  TensorOptions(DType dtype, bool requires_grad = false, const Device& device = {})  // NOLINT: implicit
+      : dtype(dtype), requires_grad(requires_grad), device(device) {}
+  TensorOptions(DType dtype, const Device& device) : dtype(dtype), device(device) {}
+  TensorOptions(const Device& device) : device(device) {}  // NOLINT: implicit
 };
 
 class Tensor {

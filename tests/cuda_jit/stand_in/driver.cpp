@@ -100,6 +100,14 @@ Result cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, std::size_t by
 Result cuMemsetD8Async(DevicePointer address, unsigned char value, std::size_t count, void* stream) {
   return result_of(cudaMemsetAsync(pointer(address), value, count, stream_of(stream)));
 }
+Result cuMemsetD32Async(DevicePointer address, std::uint32_t value, std::size_t count, void* stream) {
+  for (std::size_t i = 0; i < 4 * count; ++i) {
+    const int byte = static_cast<int>(value >> (8 * (i % 4)) & 255);
+    if (const cudaError_t error = cudaMemsetAsync(pointer(address + i), byte, 1, stream_of(stream)); error != cudaSuccess)
+      return result_of(error);
+  }
+  return 0;
+}
 Result cuStreamCreate(void** stream, unsigned flags) {
   return result_of(cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(stream), flags));
 }

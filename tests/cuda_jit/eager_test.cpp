@@ -1,0 +1,205 @@
+// Operators by themselves on a device: what a program says eagerly gives there what it gives on the processor.
+#include <graven/graven.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "tests/cuda_jit/device.h"
+
+namespace graven {
+namespace {
+
+using cuda_jit::expect_close;
+using Results = std::vector<Tensor>;
+
+/// A few lines as users write them, on a device; what is compared is all that they return.
+struct Program {
+  std::string name;
+  std::function<Results(const Device&)> lines;
+};
+std::ostream& operator<<(std::ostream& out, const Program& program) { return out << program.name; }
+
+/// What a training leaves behind: losses, parameters and buffers, gradients.
+template <class Net>
+Results trained(Net& net, optim::Optimizer& optimizer, const std::function<Tensor()>& loss_of, int steps) {
+  Results results;
+  for (int step = 0; step < steps; ++step) {
+    optimizer.zero_grad();
+    Tensor loss = loss_of();
+    loss.backward();
+    optimizer.step();
+    results.push_back(loss);
+  }
+  for (const auto& [name, t] : net.state_dict()) results.push_back(t);
+  for (const Tensor& p : optimizer.parameters()) results.push_back(p.grad());
+  return results;
+}
+
+struct Classifier : nn::Module<Classifier> {
+  nn::Linear hidden = child("hidden", nn::Linear(6, 8)), output = child("output", nn::Linear(8, 3));
+  nn::Dropout dropout = child("dropout", nn::Dropout(0.25));
+  Tensor forward(Tensor x) { return output(dropout(relu(hidden(x)))); }
+};
+
+struct ConvNet : nn::Module<ConvNet> {
+  nn::Conv2d conv = child("conv", nn::Conv2d(2, 4, 3, {.padding = 1}));
+  nn::BatchNorm2d norm = child("norm", nn::BatchNorm2d(4));
+  nn::Linear output = child("output", nn::Linear(4, 3));
+  Tensor forward(Tensor x) { return output(max_pool2d(relu(norm(conv(x))), 2).mean({2, 3})); }
+};
+
+Results classifier(const Device& device) {
+  Classifier net;
+  net.to(device);
+  const Tensor x = randn({5, 6}).to(device), labels = randint(0, 3, {5}).to(device);
+  optim::AdamW optimizer(net.parameters(), {.lr = 0.01});
+  lr_scheduler::CosineAnnealingLR schedule(optimizer, {.T_max = 4});
+  return trained(
+      net, optimizer,
+      [&] {
+        schedule.step();
+        return cross_entropy(net(x), labels);
+      },
+      3);
+}
+
+Results convolutions(const Device& device) {
+  ConvNet net;
+  net.to(device);
+  const Tensor x = randn({3, 2, 6, 6}, device), labels = randint(0, 3, {3}, {i64, device});
+  optim::SGD optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+  Results results = trained(net, optimizer, [&] { return cross_entropy(net(x), labels); }, 2);
+  net.eval();
+  const NoGradGuard no_grad;
+  const Tensor scores = net(x);
+  results.push_back(scores);
+  results.push_back((scores.argmax(1) == labels).to(f32).mean());
+  return results;
+}
+
+Results views(const Device& device) {
+  Tensor x = arange(24).to(f32).reshape({4, 6}).to(device);
+  x[0] = ones({6}, device);
+  x.slice(1, 2, 4) = 7;
+  x[1].add_(0.5);
+  return {x,
+          x.t(),
+          x.t().reshape({3, 8}),
+          x.t() * 2,
+          x.slice(0, 1, 4, 2).sum(0),
+          x.reshape({2, 2, 6}).transpose(0, 2).contiguous(),
+          x[2].expand({3, 6}) + x.slice(0, 0, 3),
+          x.diagonal(),
+          cat({x, x.flip(0)}, 1),
+          x.t().to(i32),
+          x.to(f64).sqrt()};
+}
+
+Results scalars(const Device& device) {
+  const Tensor x = randn({2, 3}).to(device).requires_grad_(), scale = tensor(1.5).requires_grad_();
+  const Tensor y = (2 * x + tensor(3.0) / (x * x + 1)) * scale - x.pow(2);
+  const Tensor z = where(x > 0, y, tensor(0.25)).sum() + (x.clamp(-0.5, 0.5) * tensor(2, i64)).mean();
+  z.backward();
+  EXPECT_EQ(scale.grad().device(), Device()) << "its gradient is where it is";
+  return {y, z, x.grad(), scale.grad()};
+}
+
+Results from_device_to_device(const Device& device) {
+  const Tensor w = randn({3, 3}).requires_grad_();
+  const Tensor loss = matmul(w.to(device), w.to(device).t()).cpu().square().sum();
+  loss.backward();
+  EXPECT_EQ(w.grad().device(), Device());
+  return {loss, w.grad()};
+}
+
+Results made_there(const Device& device) {
+  const Tensor x = rand({2, 3}, {f32, true, device});
+  EXPECT_TRUE(x.is_leaf() && x.requires_grad());
+  for (const Tensor& t : {zeros({2}, device), ones_like(x), x.new_full({2}, 3), randn_like(x), full_like(x, 2)})
+    EXPECT_EQ(t.device(), device);
+  return {x, zeros_like(x) + full({3}, 2, device), dropout(ones({4, 5}, device), 0.5), bernoulli(x.detach()),
+          randn_like(x), eye(3, device), linspace(0, 1, 5, device), arange(5).to(device).to(f32)};
+}
+
+Results indices(const Device& device) {
+  const Tensor table = randn({5, 3}).to(device).requires_grad_();
+  const Tensor at = tensor({3, 0, 3, 4}).to(device), negative = tensor({-1, 2}).to(device);
+  Tensor put = zeros({5, 3}, device);
+  put.index_add_(0, at, ones({4, 3}, device));
+  const Tensor rows = embedding(at, table);
+  rows.square().sum().backward();
+  const auto [values, places] = rows.detach().sort(1);
+  return {rows,   table.grad(), index_select(table, 0, at),        table.index({negative}), one_hot(at, 5),
+          values, places,       table.gather(1, tensor({{0}, {2}}).to(device)), put,
+          std::get<0>(topk(table.detach(), 2)), table.detach().argmax(1), cumsum(table.detach(), 0)};
+}
+
+Results attention(const Device& device) {
+  nn::TransformerEncoderLayer layer(8, 2, {.dim_feedforward = 12, .dropout = 0});
+  layer.to(device);
+  const Tensor x = randn({2, 4, 8}).to(device).requires_grad_();
+  const Tensor y = layer(x);
+  y.square().mean().backward();
+  Results results{y, x.grad()};
+  for (const Tensor& p : layer.parameters()) results.push_back(p.grad());
+  return results;
+}
+
+Results recurrence(const Device& device) {
+  nn::LSTM lstm(3, 4);
+  lstm.to(device);
+  const Tensor x = randn({5, 2, 3}).to(device);
+  const auto [y, state] = lstm(x);
+  y.sum().backward();
+  Results results{y, state.first, state.second};
+  for (const Tensor& p : lstm.parameters()) results.push_back(p.grad());
+  return results;
+}
+
+Results gradients_in_hand(const Device& device) {
+  nn::Linear net(4, 2);
+  net.to(device);
+  optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+  amp::GradScaler scaler({.init_scale = 8});
+  const Tensor x = randn({3, 4}).to(device);
+  Results results;
+  for (int step = 0; step < 2; ++step) {
+    optimizer.zero_grad();
+    scaler.scale(net(x).square().sum()).backward();
+    scaler.unscale_(optimizer);
+    results.push_back(tensor(static_cast<double>(nn::utils::clip_grad_norm_(net.parameters(), 0.5))));
+    scaler.step(optimizer);
+    scaler.update();
+  }
+  for (const Tensor& p : net.parameters()) results.push_back(p);
+  return results;
+}
+
+class EagerOnADevice : public testing::TestWithParam<Program> {};
+
+TEST_P(EagerOnADevice, GivesWhatTheProcessorGives) {
+  const auto run = [](const Device& device) {
+    manual_seed(29);
+    return GetParam().lines(device);
+  };
+  const Results expected = run("cpu"), got = run("cuda");
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    SCOPED_TRACE(i);
+    expect_close(got[i], expected[i]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Programs, EagerOnADevice,
+    testing::Values(Program{"classifier", classifier}, Program{"convolutions", convolutions}, Program{"views", views},
+                    Program{"scalars", scalars}, Program{"from_device_to_device", from_device_to_device},
+                    Program{"made_there", made_there}, Program{"indices", indices}, Program{"attention", attention},
+                    Program{"recurrence", recurrence}, Program{"gradients_in_hand", gradients_in_hand}),
+    [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace graven
