@@ -178,6 +178,53 @@ Results gradients_in_hand(const Device& device) {
   return results;
 }
 
+Results optimizers(const Device& device) {
+  Results results;
+  const auto step = [&](const auto& make) {
+    const std::vector<Tensor> parameters{randn({2, 3}, device).requires_grad_(), randn({4}, device).requires_grad_()};
+    auto optimizer = make(parameters);
+    for (int i = 0; i < 2; ++i) {
+      optimizer.zero_grad();
+      (parameters[0].square().sum() + parameters[1].pow(3).sum()).backward();
+      optimizer.step();
+    }
+    for (const auto& [name, t] : optimizer.state_dict()) results.push_back(t);
+    results.insert(results.end(), parameters.begin(), parameters.end());
+  };
+  using Parameters = std::vector<Tensor>;
+  step([](const Parameters& p) { return optim::Adam(p, {.lr = 0.1, .weight_decay = 0.1}); });
+  step([](const Parameters& p) { return optim::SGD(p, {.lr = 0.1, .momentum = 0.5, .nesterov = true}); });
+  step([](const Parameters& p) { return optim::RMSprop(p, {.lr = 0.1}); });
+  step([](const Parameters& p) { return optim::Adagrad(p, {.lr = 0.1}); });
+  step([](const Parameters& p) { return optim::NAdam(p, {.lr = 0.1}); });
+  step([](const Parameters& p) { return optim::Rprop(p, {.lr = 0.1}); });
+  step([](const Parameters& p) { return optim::LAMB(p, {.lr = 0.1}); });
+  step([](const Parameters& p) { return optim::Adafactor(p, {.lr = 0.1}); });
+  return results;
+}
+
+/// As in the documentation of nn.Graph: a graph and eager lines take turns on one module.
+struct GraphOf : nn::Graph<GraphOf> {
+  Classifier model;
+  explicit GraphOf(const Classifier& given) : model(child("model", given)) {}
+  Tensor build(Tensor x) { return softmax(model(x), 1); }
+};
+Results graphs_and_operators(const Device& device) {
+  Classifier net;
+  net.to(device);
+  net.eval();
+  GraphOf graph(net);
+  const Tensor x = randn({4, 6}).to(device);
+  const Tensor before = graph(x);
+  optim::SGD optimizer(net.parameters(), {.lr = 0.5});
+  (graph(x) - before).abs().sum().item<double>();
+  net(x).square().sum().backward();
+  optimizer.step();
+  const Tensor behind = graph(x), eagerly = softmax(net(x), 1);
+  EXPECT_TRUE(allclose(behind, eagerly, 1e-4, 1e-5)) << "the graph sees what the optimizer has written";
+  return {before, behind, eagerly};
+}
+
 class EagerOnADevice : public testing::TestWithParam<Program> {};
 
 TEST_P(EagerOnADevice, GivesWhatTheProcessorGives) {
@@ -198,7 +245,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Program{"classifier", classifier}, Program{"convolutions", convolutions}, Program{"views", views},
                     Program{"scalars", scalars}, Program{"from_device_to_device", from_device_to_device},
                     Program{"made_there", made_there}, Program{"indices", indices}, Program{"attention", attention},
-                    Program{"recurrence", recurrence}, Program{"gradients_in_hand", gradients_in_hand}),
+                    Program{"recurrence", recurrence}, Program{"gradients_in_hand", gradients_in_hand},
+                    Program{"optimizers", optimizers}, Program{"graphs_and_operators", graphs_and_operators}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

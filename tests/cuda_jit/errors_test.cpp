@@ -126,10 +126,10 @@ TEST(CudaErrors, OfTensorsOnTwoDevicesNameBoth) {
                 "input, with to()");
   EXPECT_EQ(message_of([&] { (void)(x + there); }),
             "add: expects tensors on one device, got f32[2,3] on cuda:0 and f32[2,3] on cpu");
-  EXPECT_EQ(
-      message_of([&] { (void)relu(there); }),
-      "relu: f32[2,3] is on cuda:0, where operators do not run by themselves yet: call it within a graph's build(), or "
-      "take its cpu()");
+  EXPECT_EQ(message_of([&] { (void)(tensor(1.5).cuda() + x); }),
+            "add: expects tensors on one device, got f32[] on cuda:0 and f32[2,3] on cpu");
+  EXPECT_EQ(message_of([&] { (void)where(x > 0, there, there); }),
+            "where: expects tensors on one device, got f32[2,3] on cuda:0 and bool[2,3] on cpu");
   EXPECT_EQ(message_of([&] { (void)there.data<float>(); }),
             "the tensor f32[2,3] is on cuda:0, and its elements are asked for on the cpu: take its cpu() first");
   EXPECT_EQ(message_of([] { (void)Device("gpu"); }), "device: expected cpu, cuda or cuda:<number>, got 'gpu'");
