@@ -2,7 +2,7 @@
 # Launches a compiler for an emitted project (CMAKE_CXX_COMPILER_LAUNCHER), so that what all projects copy, the run time
 # and the readers of data, is compiled once for all tests: through ccache, for which a project's place is nothing, and
 # with one namespace for Graven's text, which else has the project's name. Not for projects that meet in one program.
-# The objects are kept in the build folder that the project lies in.
+# The objects are kept in the folder EMITTED_OBJECTS, or in the build folder that the project lies in.
 set -eu
 above() {  # FILE FOLDER: the folder with that file, this one or the nearest above it
   local folder=$2
@@ -10,7 +10,11 @@ above() {  # FILE FOLDER: the folder with that file, this one or the nearest abo
   echo "$folder"
 }
 project=$(above graph.json "$PWD")
-objects=$(above CMakeCache.txt "${project%/*}")
+objects=${EMITTED_OBJECTS:-}
+if [ -z "$objects" ]; then
+  build=$(above CMakeCache.txt "${project%/*}")
+  objects=${build:+$build/emitted_objects}
+fi
 if [ -z "$project" ] || [ -z "$objects" ] || ! command -v ccache >/dev/null; then exec "$@"; fi
 command=()
 for word in "$@"; do
@@ -19,5 +23,5 @@ for word in "$@"; do
     *) command+=("$word") ;;
   esac
 done
-exec env -u CCACHE_RECACHE CCACHE_NOHASHDIR=1 CCACHE_BASEDIR="$project" CCACHE_DIR="$objects/emitted_objects" \
+exec env -u CCACHE_RECACHE CCACHE_NOHASHDIR=1 CCACHE_BASEDIR="$project" CCACHE_DIR="$objects" \
   ccache "${command[@]}"

@@ -1,22 +1,42 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds everything and runs every test with ctest.
 #
-#   bash tests/run.sh               every test; those of what works on pointers and on foreign bytes, the kernels, the
-#                                   run time and the readers, under AddressSanitizer and UndefinedBehaviorSanitizer,
-#                                   too, and half a minute of fuzzing (where there is a clang++ with libFuzzer). What
-#                                   the rest works on is the standard library's, which checks indices (CMakeLists.txt)
-#   bash tests/run.sh --sanitize    the same with every test under these two, and the tests of threads under
+#   bash tests/run.sh               what every change passes: all tests but those of SLOW, below; those of what works on
+#                                   pointers and on foreign bytes, the kernels, the run time and the readers, under
+#                                   AddressSanitizer and UndefinedBehaviorSanitizer, too, and half a minute of fuzzing
+#                                   (where there is a clang++ with libFuzzer). What the rest works on is the standard
+#                                   library's, which checks indices (CMakeLists.txt)
+#   bash tests/run.sh --all         the slow ones, too, and those of several ranks with each MPI that is installed: ten
+#                                   minutes more
+#   bash tests/run.sh --sanitize    as --all, with every test under these two sanitizers, and the tests of threads under
 #                                   ThreadSanitizer: three quarters of an hour more
 #   BUILD=DIR bash tests/run.sh     another build folder (default: build)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# Each is the second or third of its kind, on another processor, by another road or of another size, and takes half a
+# minute or more.
+SLOW=(
+  cuda_jit/CudaJitOperators                            # the cases of cuda_projects/CudaOperators, just in time
+  cuda_projects/CudaProjects.MobileNetV2Trains         # as Gpt2Trains and LeNetTrains
+  cuda_projects/CudaProjects.NvccCompilesThem          # as cuda_on_cpu/Nvcc, which has every kernel
+  emit/Processors/CrossCompiled.*/riscv64              # as aarch64
+  emit/Versions.CompiledByHandLiveInOneProcess         # as AsSharedLibraries
+)
 sanitize=no
+all=no
 for argument in "$@"; do
   case $argument in
-    --sanitize) sanitize=yes ;;
-    *) echo "tests/run.sh: unknown option '$argument' (there is --sanitize)" >&2; exit 2 ;;
+    --all) all=yes ;;
+    --sanitize) sanitize=yes all=yes ;;
+    *) echo "tests/run.sh: unknown option '$argument' (there are --all and --sanitize)" >&2; exit 2 ;;
   esac
 done
+if [ $all = yes ]; then
+  export GRAVEN_ALL_TESTS=1
+  slow=()
+else
+  slow=(-E "^($(IFS='|'; echo "${SLOW[*]}"))")
+fi
 bash scripts/setup.sh
 # A change is tested by what it compiles itself: a cache that has seen another checkout in this place may hold a
 # precompiled header that no longer fits.
@@ -52,4 +72,4 @@ else
 fi
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release
 cmake --build "$build" -j "$jobs"
-ctest --test-dir "$build" --output-on-failure -j "$jobs"
+ctest --test-dir "$build" --output-on-failure -j "$jobs" "${slow[@]}"

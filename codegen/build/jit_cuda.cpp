@@ -172,34 +172,34 @@ class CudaExecutable : public ir::Executable {
       ir::SymbolSizes sizes;
       const std::vector<ir::Symbol> all = graph().symbols();
       for (std::size_t i = 0; i < all.size(); ++i) sizes[all[i].name] = symbols[i];
-      const auto bytes_of = [&](ir::ValueId v) {
-        return static_cast<std::size_t>(graph().type(v).shape.numel().at(sizes)) * ir::size_of(graph().type(v).dtype);
-      };
       if (options_.one_operator) {
-        run_in_place(context, inputs, outputs, numbers);
+        run_operator(context, inputs, outputs, numbers);
         return;
       }
       make_ready(context, symbols, sizes);
       send(context, numbers);
-      for (std::size_t i = 0; i < inputs.size(); ++i)
-        kernels::copy_on_device(context, pointer(graph().inputs[i]), inputs[i], bytes_of(graph().inputs[i]));
       if (!prepared_) make_calls(context, sizes, {ir::Phase::prepare});
       prepared_ = true;
-      // One graph, but where an update comes with the last part of a step alone.
       const bool whole = numbers.parts == 1;
+      if (whole && ran_in_place(context, inputs, outputs, symbols, sizes)) return;
+      for (std::size_t i = 0; i < inputs.size(); ++i)
+        kernels::copy_on_device(context, pointer(graph().inputs[i]), inputs[i],
+                                bytes_of(graph().inputs[i], sizes));
+      // One graph, but where an update comes with the last part of a step alone.
       recorded_step_.run(context, symbols, [&] { make_calls(context, sizes, whole ? kStep : kPart); });
       if (!whole && numbers.part + 1 == numbers.parts)
         recorded_update_.run(context, symbols, [&] { make_calls(context, sizes, {ir::Phase::update}); });
-      for (std::size_t i = 0; i < outputs.size(); ++i)
-        kernels::copy_on_device(context, outputs[i], pointer(graph().outputs[i]), bytes_of(graph().outputs[i]));
+      copy_results(context, outputs, sizes);
     });
   }
 
  private:
-  /// Of one operator: where the caller has them. A result that is the memory of an input, of another result, or a
-  /// constant is copied from there.
-  void run_in_place(kernels::CudaContext& context, const std::vector<const void*>& inputs,
-                    const std::vector<void*>& outputs, const ir::StepNumbers& numbers) {
+  // ---- memory of the caller -----------------------------------------------------------------------------------------
+
+  /// Inputs and results lie where the caller has them while `work` is done.
+  template <class Work>
+  void in_place(const std::vector<const void*>& inputs, const std::vector<void*>& outputs, const Work& work) {
+    const std::map<ir::ValueId, std::byte*> own = own_;
     // Of nothing there is no memory, and nullptr stands for what is absent.
     const auto place = [&](const void* data) {
       return data ? static_cast<std::byte*>(const_cast<void*>(data)) : memory_.get();
@@ -207,18 +207,63 @@ class CudaExecutable : public ir::Executable {
     for (std::size_t i = 0; i < inputs.size(); ++i) own_[graph().inputs[i]] = place(inputs[i]);
     for (std::size_t i = 0; i < outputs.size(); ++i)
       if (const ir::ValueId v = graph().outputs[i]; home(v) == Home::output) own_[v] = place(outputs[i]);
-    const std::shared_ptr<std::byte> borrowed =
-        cuda::allocate(device_.index, static_cast<std::size_t>(project_.plan.arena_bytes()));
-    arena_ = borrowed.get();
-    make_ready(context, {}, {});
-    if (!numbers.learning_rates.empty()) send(context, numbers);
-    make_calls(context, {}, prepared_ ? kStep : kAll);
-    prepared_ = true;
+    try {
+      work();
+    } catch (...) {
+      own_ = own;
+      throw;
+    }
+    own_ = own;
+  }
+
+  /// What lies elsewhere: a result that is the memory of an input, of another result or of a parameter, too.
+  void copy_results(kernels::CudaContext& context, const std::vector<void*>& outputs, const ir::SymbolSizes& sizes) {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const ir::ValueId v = graph().outputs[i];
       if (void* const from = pointer(v); from != outputs[i])
-        kernels::copy_on_device(context, outputs[i], from, static_cast<std::size_t>(byte_count(graph().type(v))));
+        kernels::copy_on_device(context, outputs[i], from, bytes_of(v, sizes));
     }
+  }
+
+  /// Replays what was recorded for this memory, without copies. Memory that comes for the second time is recorded, as
+  /// in a loop, whose tensors lie in turns where others have lain; other memory's inputs are copied.
+  bool ran_in_place(kernels::CudaContext& context, const std::vector<const void*>& inputs,
+                    const std::vector<void*>& outputs, const std::vector<std::int64_t>& symbols,
+                    const ir::SymbolSizes& sizes) {
+    constexpr std::size_t kMost = 16;
+    std::vector<const void*> memory = inputs;
+    memory.insert(memory.end(), outputs.begin(), outputs.end());
+    const std::pair key(symbols, std::move(memory));
+    auto found = recorded_in_place_.find(key);
+    if (found == recorded_in_place_.end()) {
+      if (recorded_in_place_.size() < kMost) recorded_in_place_.try_emplace(key);
+      return false;
+    }
+    found->second.run(context, {}, [&] {
+      in_place(inputs, outputs, [&] {
+        make_calls(context, sizes, kStep);
+        copy_results(context, outputs, sizes);
+      });
+    });
+    return true;
+  }
+
+  void run_operator(kernels::CudaContext& context, const std::vector<const void*>& inputs,
+                    const std::vector<void*>& outputs, const ir::StepNumbers& numbers) {
+    const std::shared_ptr<std::byte> borrowed =
+        cuda::allocate(device_.index, static_cast<std::size_t>(project_.plan.arena_bytes()));
+    arena_ = borrowed.get();
+    in_place(inputs, outputs, [&] {
+      make_ready(context, {}, {});
+      if (!numbers.learning_rates.empty()) send(context, numbers);
+      make_calls(context, {}, prepared_ ? kStep : kAll);
+      prepared_ = true;
+      copy_results(context, outputs, {});
+    });
+  }
+
+  std::size_t bytes_of(ir::ValueId v, const ir::SymbolSizes& sizes) const {
+    return static_cast<std::size_t>(graph().type(v).shape.numel().at(sizes)) * ir::size_of(graph().type(v).dtype);
   }
   Home home(ir::ValueId v) const { return project_.plan.placements[at(v)].home; }
 
@@ -402,6 +447,7 @@ class CudaExecutable : public ir::Executable {
   void forget() {
     recorded_step_.forget();
     recorded_update_.forget();
+    recorded_in_place_.clear();
     ready_.clear();
     prepared_ = false;
   }
@@ -493,9 +539,11 @@ class CudaExecutable : public ir::Executable {
     if (numbers.learning_rates.size() > Numbers::kMostRates)
       throw UserError(fmt::format("{}: expected {} parameter groups at most on {}, found {}", graph().name,
                                   Numbers::kMostRates, device_.to_string(), numbers.learning_rates.size()));
-    uploaded_->wait();
     Numbers values{numbers.step, numbers.seed, numbers.part, numbers.parts, numbers.draw, {}};
     std::copy(numbers.learning_rates.begin(), numbers.learning_rates.end(), values.rates);
+    if (sent_ && std::memcmp(pinned_->data(), &values, sizeof values) == 0) return;  // they are there
+    uploaded_->wait();
+    sent_ = true;
     std::memcpy(pinned_->data(), &values, sizeof values);
     GRAVEN_CUDA(cudaMemcpyAsync(numbers_, pinned_->data(), sizeof values, cudaMemcpyHostToDevice, context.stream()));
     uploaded_->record(context);
@@ -530,9 +578,11 @@ class CudaExecutable : public ir::Executable {
   std::vector<PlannedCall> calls_;
   std::unique_ptr<cuda::Program> program_;
   kernels::RecordedCalls recorded_step_, recorded_update_;
+  /// By sizes and by the memory of inputs and results.
+  std::map<std::pair<std::vector<std::int64_t>, std::vector<const void*>>, kernels::RecordedCalls> recorded_in_place_;
   std::set<std::vector<std::int64_t>> ready_;  ///< sizes whose kernels are compiled
   std::map<ir::ValueId, void*> bound_;
-  bool moved_ = false, prepared_ = false;
+  bool moved_ = false, prepared_ = false, sent_ = false;
   std::shared_ptr<std::byte> memory_;
   std::byte *arena_ = nullptr, *numbers_ = nullptr;
   std::map<ir::ValueId, std::byte*> own_, gradients_;  ///< the latter by parameter

@@ -139,6 +139,36 @@ TEST(CudaGraph, ReplaysAStepAndCopiesNothingBack) {
   EXPECT_LT(losses[4].item<double>(), losses[0].item<double>());
 }
 
+struct Difference : nn::Graph<Difference> {
+  std::tuple<Tensor, Tensor> build(Tensor x, Tensor y) { return {exp(x) - y, x.reshape({6})}; }
+};
+
+TEST(CudaGraph, ReadsTensorsWhereTheyLieAndOthersToo) {
+  Difference there, here;
+  Tensor x = zeros({2, 3}, Device("cuda")), y = zeros({2, 3}, Device("cuda"));
+  manual_seed(5);
+  const auto expect_same = [&](const Tensor& a, const Tensor& b) {
+    const auto [got, flat] = there(a, b);
+    const auto [expected, expected_flat] = here(a.cpu(), b.cpu());
+    expect_close(got, expected);
+    expect_close(flat, expected_flat);
+    return got;
+  };
+  for (int call = 0; call < 4; ++call) {  // what they hold changes, where they lie does not
+    x.copy_(randn({2, 3}));
+    y.copy_(randn({2, 3}));
+    expect_same(x, y);
+    expect_same(y, x);
+  }
+  for (int call = 0; call < 3; ++call) expect_same(x, x);
+  std::vector<Tensor> kept;
+  for (int call = 0; call < 40; ++call) {  // more places than are recorded
+    kept.push_back(randn({2, 3}).cuda());
+    expect_same(kept.back(), kept[static_cast<std::size_t>(call / 2)]);
+  }
+  for (int call = 0; call < 3; ++call) x = expect_same(x, y) * 0.1;
+}
+
 /// A step of two parts, with a scaled loss.
 struct TrainInParts : nn::Graph<TrainInParts> {
   Mlp model = child("model", Mlp());

@@ -12,6 +12,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export GRAVEN_CACHE=$work/cache
 export CXXFLAGS=-Werror  # what is emitted is compiled without warnings
+export CMAKE_CXX_COMPILER_LAUNCHER=$here/../compile_once.sh EMITTED_OBJECTS=$build/emitted_objects
 cd "$work"
 fail() { echo "tests/samples: FAILED: $*" >&2; exit 1; }
 expect() { grep -qE -- "$1" "$2" || { cat "$2"; fail "$2 has no line like '$1'"; }; }
