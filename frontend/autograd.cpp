@@ -209,8 +209,8 @@ void run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& g
             where);
       inputs.push_back(s.tensor);
     }
-    const std::vector<Tensor> flowing = node->program ? eager::run(*node->program, inputs)
-                                                      : std::vector{contiguous_on(inputs[0], node->copied_from)};
+    const std::vector<Tensor> flowing =
+        node->program ? eager::run(*node->program, inputs) : std::vector{contiguous_on(inputs[0], node->copied_from)};
     for (std::size_t i = 0; i < flowing.size(); ++i) {
       const Edge& edge = node->edges[node->program ? static_cast<std::size_t>(node->program->wanted[i]) : 0];
       if (edge.node)

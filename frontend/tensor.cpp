@@ -713,7 +713,9 @@ TensorOptions detail::options_of(const Tensor& like) {
   return {like.dtype(), storage ? storage->device : Device()};
 }
 
-Tensor detail::beside(const Tensor& fresh, const Tensor& like) { return contiguous_on(fresh, options_of(like).device); }
+Tensor detail::beside(const Tensor& fresh, const Tensor& like) {
+  return fresh.impl()->storage ? contiguous_on(fresh, options_of(like).device) : fresh;
+}
 
 void detail::require_fits(Scalar value, DType dtype, const char* function, Location where) {
   const auto range = ir::integer_range(dtype);

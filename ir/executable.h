@@ -43,8 +43,8 @@ class Executable {
 
 struct CompileOptions {
   Device device = {};
-  /// On a device: the graph is one operator that is run by itself. Its inputs and results lie in the caller's memory and
-  /// are not copied, what it computes on the way is borrowed for each run, and nothing is recorded.
+  /// On a device: the graph is one operator that is run by itself. Its inputs and results lie in the caller's memory
+  /// and are not copied, what it computes on the way is borrowed for each run, and nothing is recorded.
   bool one_operator = false;
   int threads = 0;  ///< 0: all
   /// What is printed on stderr, each line under `log_name`: -1 nothing; 0 stages with their times; 1 also each pass; 2

@@ -183,8 +183,7 @@ class CudaExecutable : public ir::Executable {
       const bool whole = numbers.parts == 1;
       if (whole && ran_in_place(context, inputs, outputs, symbols, sizes)) return;
       for (std::size_t i = 0; i < inputs.size(); ++i)
-        kernels::copy_on_device(context, pointer(graph().inputs[i]), inputs[i],
-                                bytes_of(graph().inputs[i], sizes));
+        kernels::copy_on_device(context, pointer(graph().inputs[i]), inputs[i], bytes_of(graph().inputs[i], sizes));
       // One graph, but where an update comes with the last part of a step alone.
       recorded_step_.run(context, symbols, [&] { make_calls(context, sizes, whole ? kStep : kPart); });
       if (!whole && numbers.part + 1 == numbers.parts)
@@ -419,9 +418,7 @@ class CudaExecutable : public ir::Executable {
   void make_ready(kernels::CudaContext& context, const std::vector<std::int64_t>& symbols,
                   const ir::SymbolSizes& sizes) {
     if (!ready_.insert(symbols).second) return;
-    const auto all = [&] {
-      make_calls(context, sizes, kAll);
-    };
+    const auto all = [&] { make_calls(context, sizes, kAll); };
     try {
       context.rehearse(all);
       program_->collect(true);

@@ -9,6 +9,7 @@
 #include "frontend/eager/table.h"
 #include "ir/analysis.h"
 #include "ir/executable.h"
+#include "ir/ops.h"
 #include "ir/optimizer_kind.h"
 
 namespace graven::eager {
@@ -128,7 +129,7 @@ class UpdateOnDevice {
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       const ValueId of = optimizer.groups[0].parameters[i];
       graph.losses.push_back(
-          {graph.call("reshape", {of}, {{"shape", graph.type(of).shape}}, {}), gradients[i]});
+          {graph.add_node(ir::kReshape, {of}, {{"shape", graph.type(of).shape}}, {}).at(0), gradients[i]});
     }
     graph.optimizers.push_back(std::move(optimizer));
     executable_ = ir::compile(graph, {.device = device, .one_operator = true});
@@ -156,8 +157,9 @@ class UpdateOnDevice {
   }
   static const ir::OptimizerKind& kind_of(const ir::OpDef& op, const ir::Attributes& attributes) {
     for (const ir::OptimizerKind& kind : ir::optimizer_kinds())
-      if (kind.op == op.name && std::all_of(kind.fixed.begin(), kind.fixed.end(),
-                                            [&](const auto& f) { return attributes.flag(f.first) == f.second; }))
+      if (&ir::get_op(kind.op) == &op && std::all_of(kind.fixed.begin(), kind.fixed.end(), [&](const auto& f) {
+            return attributes.flag(f.first) == f.second;
+          }))
         return kind;
     GRAVEN_CHECK(false, "no optimizer updates by " + std::string(op.name));
     return ir::optimizer_kinds().front();
@@ -292,7 +294,7 @@ std::vector<Tensor> run(const ir::OpDef& op, const std::vector<Tensor>& inputs, 
     return {};
   }
   const auto program = cache->get(signature(op, inputs, attributes, device),
-                                 [&] { return make_program(op, inputs, attributes, device); });
+                                  [&] { return make_program(op, inputs, attributes, device); });
   std::vector<Tensor> rows, updated;
   for (const std::size_t i : program->given) {
     rows.push_back(detail::contiguous_on(inputs[i], device));

@@ -73,8 +73,9 @@ Tensor looked_up(const Tensor& index, const Dim& size, std::int64_t step, Locati
   const ir::Attributes entries{
       {"shape", Shape{size}}, {"start", 0.0}, {"step", static_cast<double>(step)}, {"dtype", DType::i64}};
   // Recorded as what it is: a graph has no need to store it.
-  const Tensor table = detail::would_record({index}) || !size.is_static() ? detail::recorded("arange", entries, where)
-                                                                          : detail::beside(apply("arange", {}, entries, where), index);
+  const Tensor table = detail::would_record({index}) || !size.is_static()
+                           ? detail::recorded("arange", entries, where)
+                           : detail::beside(apply("arange", {}, entries, where), index);
   const Tensor found =
       apply("index_select", {table, index.reshape({index.shape().numel()}, where)}, {{"dim", std::int64_t{0}}}, where);
   return found.reshape(index.shape(), where);

@@ -69,7 +69,9 @@ Tensor adaptive_max_along(const Tensor& images, std::int64_t dim, std::int64_t o
     last_end = end;
   }
   const Tensor distinct = cat(parts, dim, at);
-  return static_cast<std::int64_t>(parts.size()) == out ? distinct : index_select(Operand(distinct, at), dim, detail::beside(places, distinct));
+  return static_cast<std::int64_t>(parts.size()) == out
+             ? distinct
+             : index_select(Operand(distinct, at), dim, detail::beside(places, distinct));
 }
 
 Tensor adaptive_mean_along(const Tensor& t, std::int64_t dim, std::int64_t out, const char* function, Location at) {

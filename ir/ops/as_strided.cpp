@@ -31,18 +31,16 @@ static void gradient_as_strided(GradientBuilder& g) {
   const Ints& strides = g.attributes().integers("strides");
   const Dim all = from.numel();
   // Where each element of y stands in x, one dimension after the other.
-  ops::Term places(g, g.call("full", {},
-                             {{"shape", to},
-                              {"value", static_cast<double>(g.attributes().integer("offset"))},
-                              {"dtype", DType::i64}}));
+  ops::Term places(
+      g,
+      g.call("full", {},
+             {{"shape", to}, {"value", static_cast<double>(g.attributes().integer("offset"))}, {"dtype", DType::i64}}));
   for (std::size_t d = 0; d < to.rank(); ++d) {
     Shape line;
     for (std::size_t k = 0; k < to.rank(); ++k) line.push_back(k == d ? to[d] : Dim(1));
-    const ValueId steps = g.call("arange", {},
-                                 {{"shape", Shape{to[d]}},
-                                  {"start", 0.0},
-                                  {"step", static_cast<double>(strides[d])},
-                                  {"dtype", DType::i64}});
+    const ValueId steps = g.call(
+        "arange", {},
+        {{"shape", Shape{to[d]}}, {"start", 0.0}, {"step", static_cast<double>(strides[d])}, {"dtype", DType::i64}});
     places = places + ops::Term(g, g.call("reshape", {steps}, {{"shape", line}}));
   }
   const auto flat = [&](ValueId v, const Dim& n) { return g.call("reshape", {v}, {{"shape", Shape{n}}}); };
@@ -70,10 +68,11 @@ const OpDef kAsStrided{
         [] {
           std::vector<TestCase> cases;
           const auto add = [&](std::string note, DType dtype, Shape x, Shape y, Ints strides, std::int64_t offset) {
-            cases.push_back({.note = std::move(note),
-                             .inputs = {ops::random(dtype, std::move(x), 0, 2)},
-                             .attributes = {{"shape", std::move(y)}, {"strides", std::move(strides)}, {"offset", offset}},
-                             .gradient = is_floating(dtype)});
+            cases.push_back(
+                {.note = std::move(note),
+                 .inputs = {ops::random(dtype, std::move(x), 0, 2)},
+                 .attributes = {{"shape", std::move(y)}, {"strides", std::move(strides)}, {"offset", offset}},
+                 .gradient = is_floating(dtype)});
           };
           add("transposed", DType::f32, {3, 5}, {5, 3}, {1, 5}, 0);
           add("every other one", DType::f32, {11}, {5}, {2}, 1);

@@ -120,8 +120,14 @@ Results made_there(const Device& device) {
   EXPECT_TRUE(x.is_leaf() && x.requires_grad());
   for (const Tensor& t : {zeros({2}, device), ones_like(x), x.new_full({2}, 3), randn_like(x), full_like(x, 2)})
     EXPECT_EQ(t.device(), device);
-  return {x, zeros_like(x) + full({3}, 2, device), dropout(ones({4, 5}, device), 0.5), bernoulli(x.detach()),
-          randn_like(x), eye(3, device), linspace(0, 1, 5, device), arange(5).to(device).to(f32)};
+  return {x,
+          zeros_like(x) + full({3}, 2, device),
+          dropout(ones({4, 5}, device), 0.5),
+          bernoulli(x.detach()),
+          randn_like(x),
+          eye(3, device),
+          linspace(0, 1, 5, device),
+          arange(5).to(device).to(f32)};
 }
 
 Results indices(const Device& device) {
@@ -132,9 +138,18 @@ Results indices(const Device& device) {
   const Tensor rows = embedding(at, table);
   rows.square().sum().backward();
   const auto [values, places] = rows.detach().sort(1);
-  return {rows,   table.grad(), index_select(table, 0, at),        table.index({negative}), one_hot(at, 5),
-          values, places,       table.gather(1, tensor({{0}, {2}}).to(device)), put,
-          std::get<0>(topk(table.detach(), 2)), table.detach().argmax(1), cumsum(table.detach(), 0)};
+  return {rows,
+          table.grad(),
+          index_select(table, 0, at),
+          table.index({negative}),
+          one_hot(at, 5),
+          values,
+          places,
+          table.gather(1, tensor({{0}, {2}}).to(device)),
+          put,
+          std::get<0>(topk(table.detach(), 2)),
+          table.detach().argmax(1),
+          cumsum(table.detach(), 0)};
 }
 
 Results attention(const Device& device) {

@@ -29,11 +29,11 @@ namespace {
 namespace fs = std::filesystem;
 using codegen::ProcessResult;
 
+using tests::all_launchers;
 using tests::build_project;
 using tests::kClasses;
 using tests::kFeatures;
 using tests::Launcher;
-using tests::all_launchers;
 using tests::read_file;
 using tests::run_ranks;
 using tests::write_data;

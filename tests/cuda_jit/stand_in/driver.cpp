@@ -103,7 +103,8 @@ Result cuMemsetD8Async(DevicePointer address, unsigned char value, std::size_t c
 Result cuMemsetD32Async(DevicePointer address, std::uint32_t value, std::size_t count, void* stream) {
   for (std::size_t i = 0; i < 4 * count; ++i) {
     const int byte = static_cast<int>(value >> (8 * (i % 4)) & 255);
-    if (const cudaError_t error = cudaMemsetAsync(pointer(address + i), byte, 1, stream_of(stream)); error != cudaSuccess)
+    if (const cudaError_t error = cudaMemsetAsync(pointer(address + i), byte, 1, stream_of(stream));
+        error != cudaSuccess)
       return result_of(error);
   }
   return 0;
