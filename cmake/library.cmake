@@ -92,8 +92,17 @@ math(EXPR last_part "${CUDA_TABLE_PARTS} - 1")
 foreach(part RANGE ${last_part})
   list(APPEND CUDA_TABLE_SOURCES ${CUDA_TABLE_DIRECTORY}/part_${part}.cpp)
 endforeach()
+# Written as well, and looked at again behind it: what includes them is compiled in the same run.
+set(CUDA_TABLE_HEADERS)
+foreach(file ${CUDA_KERNEL_FILES})
+  if(file MATCHES "/kernels/cuda/")
+    get_filename_component(name ${file} NAME)
+    list(APPEND CUDA_TABLE_HEADERS ${CUDA_TABLE_DIRECTORY}/cuda_host/${name})
+  endif()
+endforeach()
 add_custom_command(
   OUTPUT ${CUDA_TABLE_SOURCES}
+  BYPRODUCTS ${CUDA_TABLE_HEADERS}
   COMMAND graven_cuda_table ${CMAKE_SOURCE_DIR} ${CUDA_TABLE_DIRECTORY} ${CUDA_TABLE_PARTS}
   DEPENDS graven_cuda_table ${CUDA_KERNEL_FILES}
   COMMENT "Writing the table of CUDA launchers")

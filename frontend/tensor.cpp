@@ -586,7 +586,7 @@ void Operand::fail_no_tensor(const char* function) const {
                where_);
 }
 
-void* Tensor::data_ptr(Location where) const { return with_elements(*this, "data_ptr()", where).data(); }
+void* Tensor::data_ptr(Location where) const { return with_elements(*this, "data_ptr()", where).place(); }
 void* Tensor::checked_data(DType wanted, Location where) const {
   const detail::TensorImpl& impl = with_elements(*this, "data()", where);
   if (impl.dtype != wanted)

@@ -157,7 +157,8 @@ class CudaContext {
  public:
   CudaContext() {
     GRAVEN_CUDA(cudaGetDevice(&device_));
-    GRAVEN_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    GRAVEN_CUDA(cudaStreamCreateWithFlags(&own_stream_, cudaStreamNonBlocking));
+    stream_ = own_stream_;
   }
   ~CudaContext() {
     try {
@@ -165,13 +166,19 @@ class CudaContext {
       for (int slot = kLibraries - 1; slot >= 0; --slot) libraries_[slot].reset();
     } catch (...) {  // without the device there is nothing to give back
     }
-    (void)cudaStreamDestroy(stream_);
+    (void)cudaStreamDestroy(own_stream_);
   }
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;
 
   int device() const { return device_; }
   cudaStream_t stream() const { return stream_; }
+  /// Has all work from here on go to a stream of the caller's, who keeps it for as long; nullptr: to the context's own.
+  /// Waits for what the one before was given.
+  void use_stream(cudaStream_t stream) {
+    synchronize();
+    stream_ = stream != nullptr ? stream : own_stream_;
+  }
   void synchronize() const { GRAVEN_CUDA(cudaStreamSynchronize(stream_)); }
 
   /// `bytes` of device memory for use by the next kernel or library call on the stream alone; 256-byte aligned. It
@@ -232,7 +239,7 @@ class CudaContext {
 
   static constexpr int kLibraries = 4;
   int device_ = 0;
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t own_stream_ = nullptr, stream_ = nullptr;
   DeviceBuffer workspace_;
   std::size_t rehearsed_bytes_ = 0;
   bool rehearses_ = false, records_ = true;

@@ -1,5 +1,6 @@
 // Tensors and modules on a device.
 #include <graven/graven.h>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -46,6 +47,35 @@ TEST(CudaTensor, IsWrittenInto) {
   EXPECT_TRUE(equal(x.cpu(), full({2, 3}, 3)));
   x.slice(1, 0, 1).copy_(full({2, 1}, 7).cuda());
   EXPECT_TRUE(equal(x.cpu(), tensor({{7, 3, 3}, {7, 3, 3}}).to(f32)));
+}
+
+/// A function of the stand-in for the driver.
+template <class Function>
+Function* of_driver(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), name));
+}
+
+TEST(CudaStream, IsTheCallersWhereOneIsGiven) {
+  void* const own = cuda::stream();
+  EXPECT_NE(own, nullptr);
+  void* mine = nullptr;
+  ASSERT_EQ(of_driver<int(void**, unsigned)>("cuStreamCreate")(&mine, 1), 0);
+  Tensor x = full({4}, 2, Device("cuda"));
+  cuda::use_stream(mine);
+  EXPECT_EQ(cuda::stream(), mine);
+  EXPECT_NE(cuda::stream(1), mine) << "the other device's";
+  const Tensor y = x * 3 + 1;
+  // What others give to the stream comes behind it.
+  float numbers[4] = {};
+  ASSERT_EQ((of_driver<int(void*, unsigned long long, std::size_t, void*)>("cuMemcpyDtoHAsync_v2")(
+                numbers, reinterpret_cast<unsigned long long>(y.data_ptr()), sizeof numbers, mine)),
+            0);
+  ASSERT_EQ(of_driver<int(void*)>("cuStreamSynchronize")(mine), 0);
+  for (const float number : numbers) EXPECT_EQ(number, 7);
+  cuda::use_stream(nullptr);
+  EXPECT_EQ(cuda::stream(), own);
+  ASSERT_EQ(of_driver<int(void*)>("cuStreamDestroy_v2")(mine), 0);
+  EXPECT_TRUE(equal((y - 1).cpu(), full({4}, 6)));
 }
 
 TEST(CudaModule, MovesWithItsStatesAndIsSaved) {

@@ -166,4 +166,13 @@ void synchronize_device(const Device& device) {
   if (!device.is_cpu()) on_device(device, [](kernels::CudaContext& context) { context.synchronize(); });
 }
 
+void* stream_of_device(const Device& device) {
+  void* stream = nullptr;
+  on_device(device, [&](kernels::CudaContext& context) { stream = context.stream(); });
+  return stream;
+}
+void use_stream_on_device(const Device& device, void* stream) {
+  on_device(device, [&](kernels::CudaContext& context) { context.use_stream(static_cast<cudaStream_t>(stream)); });
+}
+
 }  // namespace graven::ir

@@ -24,6 +24,12 @@ bool is_available();
 int device_count();
 /// Waits for all that the device was given. User error where there is none.
 void synchronize(int device = 0);
+/// The cudaStream_t that everything is given to, in the order of the calls: other code's work on a tensor's data_ptr()
+/// goes there, too, or waits for an event in it.
+void* stream(int device = 0);
+/// Has everything go to a cudaStream_t of the caller's from now on, made on that device and kept for as long; nullptr:
+/// back to Graven's own. Waits for what was given before. User error where there is no such device.
+void use_stream(void* stream, int device = 0);
 
 }  // namespace cuda
 

@@ -113,6 +113,8 @@ class Tensor {
   T* data(Location where = Location::current()) const {
     return static_cast<T*>(checked_data(dtype_of<T>(), where));
   }
+  /// The same, of whatever type and wherever it lies: of a tensor on a device an address of that device's memory, where
+  /// what was computed is in the order of its stream (cuda::stream()).
   void* data_ptr(Location where = Location::current()) const;
   /// The only element. User error when there are more.
   template <class T>
