@@ -163,12 +163,14 @@ void run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& g
       if (it != wanted_leaf.end()) (*results)[it->second] = accumulate((*results)[it->second], gradient);
       return;
     }
+    // Where the leaf lies now: its module may have moved since.
+    const Tensor there = contiguous_on(gradient, leaf->storage->device);
     if (!leaf->grad) {
       // The gradient may be somebody else's memory (the caller's, or a view of another gradient).
-      leaf->grad = gradient.clone().impl();
+      leaf->grad = (there.is_same(gradient) ? there.clone() : there).impl();
     } else {
       Tensor sum(leaf->grad);
-      copy_elements(*accumulate(sum, gradient).impl(), *leaf->grad);
+      copy_elements(*accumulate(sum, there).impl(), *leaf->grad);
     }
   };
   const auto flow = [&](const std::shared_ptr<GradNode>& node, std::int32_t output, const Tensor& gradient) {
@@ -311,6 +313,11 @@ void Tensor::set_grad(const Tensor& gradient, Location where) {
   detail::TensorImpl& impl = detail::get_mutable(*this, "set_grad", where);
   if (gradient.defined() && (gradient.shape() != impl.shape || gradient.dtype() != impl.dtype))
     detail::fail("set_grad", "the gradient must be " + describe() + ", got " + gradient.describe(), where);
+  if (gradient.defined() && gradient.device() != device())
+    detail::fail("set_grad",
+                 "the gradient must be on " + device().to_string() + ", as the tensor is, and is on " +
+                     gradient.device().to_string(),
+                 where);
   impl.grad = gradient.impl();
 }
 

@@ -105,7 +105,9 @@ Batch TensorDataset::get_batch(const Sizes& indices, Location where) { return Da
 Batch TensorDataset::get_batch(const Sizes& indices) const {
   for (const std::int64_t index : indices) require(index, "get_batch");
   const Tensor at = from_data(indices, {static_cast<std::int64_t>(indices.size())});
-  const auto rows = [&](const Tensor& t) { return index_select(Operand(t, Location{}), 0, at); };
+  const auto rows = [&](const Tensor& t) {
+    return index_select(Operand(t, Location{}), 0, graven::detail::beside(at, t));
+  };
   return {rows(data_), target_.defined() ? rows(target_) : Tensor()};
 }
 

@@ -378,6 +378,7 @@ void assign_in_place(Tensor& x, const Tensor& value, const char* function, Locat
     }
   }
   Tensor converted = value.to(x.dtype(), where);
+  if (with_history && converted.device() != x.device()) converted = copied_to(converted, x.device(), where);
   keep_what_was_read(converted, *target.storage, since, where);
   const std::vector<NewHistory> histories =
       with_history ? new_histories(x, converted, function, where) : std::vector<NewHistory>();

@@ -90,6 +90,7 @@ std::string manifest_text(const TrainingState& state, const std::vector<FileReco
       .key("position")
       .value(state.position);
   json.line().key("samples").value(state.samples).line().key("loss_sum").value(state.loss_sum);
+  if (state.counted != state.position) json.line().key("counted").value(state.counted);
   json.line().key("seed").value(state.seed).line().key("batch").value(state.batch);
   json.line().key("shuffle").value(state.shuffle).line().key("drop_last").value(state.drop_last);
   json.line()
@@ -169,7 +170,7 @@ TrainingState read_manifest(const std::string& path, std::vector<FileRecord>& fi
   }
 
   TrainingState state;
-  bool has_draws = false;
+  bool has_draws = false, has_counted = false;
   JsonReader json(text, path);
   std::vector<std::string> due = {"epoch",   "files", "format", "graph",  "position",
                                   "samples", "seed",  "step",   "version"};
@@ -206,6 +207,9 @@ TrainingState read_manifest(const std::string& path, std::vector<FileRecord>& fi
       state.samples = count();
     } else if (key == "loss_sum") {
       state.loss_sum = json.number();
+    } else if (key == "counted") {
+      state.counted = count();
+      has_counted = true;
     } else if (key == "seed") {
       state.seed = json.integer();
     } else if (key == "batch") {
@@ -296,11 +300,29 @@ TrainingState read_manifest(const std::string& path, std::vector<FileRecord>& fi
   }
   json.end();
   if (!has_draws) state.draws = state.step;  // each step was one batch
+  if (!has_counted) state.counted = state.position;
   if (!due.empty()) throw Error(path, "", std::string("a key ") + printable(due[0]), "none");
   if (state.position > state.samples)
     throw Error(path, "", std::string("a position of at most ") + std::to_string(state.samples),
                 std::to_string(state.position));
+  if (state.counted > state.position)
+    throw Error(path, "counted", std::string("at most ") + std::to_string(state.position),
+                std::to_string(state.counted));
   return state;
+}
+
+/// A file that is there and cannot be opened is an error of the machine, and no damage: nothing older is gone on with,
+/// and nothing of it removed.
+void require_readable(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file >= 0) {
+    ::close(file);
+    return;
+  }
+  if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP && errno != ENXIO) throw system_error(path, "open");
+}
+void require_readable_files(const std::string& checkpoint) {
+  for (const char* name : {kManifest, kWeights, kStates}) require_readable(join(checkpoint, name));
 }
 
 /// Opens a file of the checkpoint after comparing size and hash.
@@ -338,11 +360,17 @@ bool remove_checkpoint(const std::string& path) {
     return false;
   }
   const std::string manifest = join(path, kManifest);
-  if (::unlink(manifest.c_str()) != 0 && errno != ENOENT) throw system_error(manifest, "remove");
+  if (::unlink(manifest.c_str()) != 0 && errno != ENOENT && errno != EISDIR && errno != EPERM)
+    throw system_error(manifest, "remove");
   bool others = false;
   for (const std::string& name : list_directory(path)) {
+    const std::string file = join(path, name);
+    if (is_own(name) && !is_link(file) && kind_of(file) == FileKind::directory) {  // somebody's, unless it is empty
+      others = others || ::rmdir(file.c_str()) != 0;
+      continue;
+    }
     others = others || !is_own(name);
-    if (is_own(name) && ::unlink(join(path, name).c_str()) != 0) throw system_error(join(path, name), "remove");
+    if (is_own(name) && ::unlink(file.c_str()) != 0) throw system_error(file, "remove");
   }
   if (!others && ::rmdir(path.c_str()) != 0) throw system_error(path, "remove");
   return others;
@@ -409,7 +437,12 @@ CheckpointFolder::CheckpointFolder(std::string path, Report report)
   }
   try {
     for (const std::string& name : list_directory(path_)) {
-      if (name.starts_with(kTemporary)) remove(join(path_, name));
+      if (!name.starts_with(kTemporary)) continue;
+      try {
+        remove(join(path_, name));
+      } catch (const Error& error) {
+        tell(error.what());
+      }
     }
   } catch (...) {
     ::close(lock_);
@@ -428,8 +461,13 @@ std::string CheckpointFolder::save(const TrainingState& state, std::span<const V
                                    std::span<const Variable> states, std::int64_t keep,
                                    const std::function<const void*(const Variable&)>& whole) {
   const std::string name = folder_name(state.step), target = join(path_, name);
-  const std::string temporary = join(path_, std::string(kTemporary) + name);
+  // What could not be removed of an earlier one, a user's files, is left where it is.
+  std::string temporary = join(path_, std::string(kTemporary) + name);
   remove(temporary);
+  for (int more = 1; kind_of(temporary) != FileKind::absent; ++more) {
+    temporary = join(path_, std::string(kTemporary) + name + "-" + std::to_string(more));
+    remove(temporary);
+  }
   make_directories(temporary);
   try {
     const std::string metadata_step = std::to_string(state.step);
@@ -447,7 +485,6 @@ std::string CheckpointFolder::save(const TrainingState& state, std::span<const V
     manifest.commit();  // and with it the folder
     replace(temporary, target);
     sync_directory(path_);
-    remove(temporary);
   } catch (...) {
     try {
       remove(temporary);
@@ -455,7 +492,11 @@ std::string CheckpointFolder::save(const TrainingState& state, std::span<const V
     }
     throw;
   }
-
+  try {
+    remove(temporary);
+  } catch (const Error& error) {  // the new one is safe
+    tell(error.what());
+  }
   tidy(state, keep);
   return target;
 }
@@ -521,6 +562,11 @@ std::vector<std::string> list_checkpoints(const std::string& folder) {
 
 bool is_whole_checkpoint(const std::string& path) {
   try {
+    require_readable_files(path);
+  } catch (const Error&) {
+    return true;  // for those who can open it
+  }
+  try {
     std::vector<FileRecord> files;
     read_manifest(join(path, kManifest), files);
     open_verified(path, files, kWeights);
@@ -536,6 +582,7 @@ bool is_whole_checkpoint(const std::string& path) {
 TrainingState load_checkpoint(const std::string& path, std::string_view computation, std::span<const Variable> weights,
                               std::span<const Variable> states) {
   TrainingState state;
+  require_readable_files(path);
   try {
     std::vector<FileRecord> files;
     state = read_manifest(join(path, kManifest), files);
@@ -556,7 +603,10 @@ TrainingState load_checkpoint(const std::string& path, std::string_view computat
   if (state.computation.empty())
     throw Error(path, "computation", std::string(computation), "none: the checkpoint is of an earlier version");
   throw Error(path, "computation", std::string(computation),
-              printable(state.computation) + ": the checkpoint is another model's (" + printable(state.model) + ")");
+              printable(state.computation) + ": the checkpoint is of " + printable(state.model) +
+                  " as it was, or of another model: a layer, the loss, the optimizer or one of its options is not the "
+                  "same. A new run from its weights: --weights " +
+                  weights_file(path));
 }
 
 TrainingState load_newest(const std::string& folder, std::string_view computation, std::span<const Variable> weights,

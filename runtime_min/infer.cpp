@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "arguments.h"
 #include "batch.h"
@@ -235,6 +236,35 @@ class Report {
   std::string picture_;
 };
 
+/// An Error on the ranks where it is not the first one's.
+void require_same(InferenceRanks& ranks, const char* what, const std::string& text) {
+  std::uint64_t length = text.size();
+  ranks.broadcast(&length, sizeof length);
+  std::string first = text;
+  first.resize(length);
+  ranks.broadcast(first.data(), first.size());
+  if (first != text) throw Error(what, "", "the first rank's, " + first, text);
+}
+
+/// What tells a file from others that were trained or cut otherwise: its size, and FNV-1a of its beginning, which has
+/// the names and shapes, and of 4 KiB at each 256th of it. Weights of gigabytes are not read twice.
+std::string fingerprint_of(const std::string& path) {
+  const MappedFile file(path);
+  const std::span<const std::byte> bytes = file.bytes();
+  std::uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&](std::size_t from, std::size_t count) {
+    for (const std::byte b : bytes.subspan(from, std::min(count, bytes.size() - from)))
+      hash = (hash ^ static_cast<std::uint64_t>(b)) * 0x100000001b3;
+  };
+  constexpr std::size_t kPieces = 256, kHeader = std::size_t{1} << 20, kPiece = 4096;
+  add(0, kHeader);
+  for (std::size_t piece = 1; piece < kPieces; ++piece) add(bytes.size() / kPieces * piece, kPiece);
+  char text[80];
+  std::snprintf(text, sizeof text, "%llu bytes, FNV-1a of some %016llx", static_cast<unsigned long long>(bytes.size()),
+                static_cast<unsigned long long>(hash));
+  return text;
+}
+
 void start(InferenceModel& model, const Options& options, bool weights_needed) {
   const std::string path = find_beside_program(options.weights);
   if (path.empty() && weights_needed) {
@@ -243,6 +273,8 @@ void start(InferenceModel& model, const Options& options, bool weights_needed) {
                     " beside the program, in the folder above it, in share/ there, or in this one",
                 "none");
   }
+  if (InferenceRanks* const ranks = model.ranks(); ranks != nullptr)
+    require_same(*ranks, "the weights", path.empty() ? "none" : fingerprint_of(path));
   model.start(options.execution.number(), path);
   if (options.execution.no_cuda_graph) model.use_cuda_graph(false);
 }
@@ -467,6 +499,10 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
                     std::to_string(description.tensor_ranks) +
                         " ranks, which have the tensors of the model in parts (enable_tensor_parallel)",
                     std::to_string(ranks->size()));
+      require_same(*ranks, "the program",
+                   std::string(description.generator) + ", graph " + std::string(description.graph_hash));
+      require_same(*ranks, "the options",
+                   std::string(a.given("bench") ? "--bench" : "--data") + ", batch " + std::to_string(o.batch));
     }
     o.normalization.required = a.given("mean") || a.given("std");
     if (a.given("bench")) {

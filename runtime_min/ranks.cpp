@@ -583,7 +583,9 @@ Ranks::Ranks(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
 
 Ranks::Ranks() {
   if (const int size = launched_processes(); size > 1)
-    throw Error("ranks", "", "a program that is built with -DGRAVEN_MPI=ON",
+    throw Error("ranks", "",
+                "a program that is built with -DGRAVEN_MPI=ON, of a graph that was made for ranks "
+                "(enable_data_parallel, set_stage, enable_tensor_parallel)",
                 "one without, started as one of " + std::to_string(size) + " processes, which would train for itself");
 }
 

@@ -1,5 +1,7 @@
 #include "train.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -116,6 +118,16 @@ void register_options(Arguments& a, Options& o, const TrainingDescription& descr
   a.number("bench-seconds", o.bench_seconds, 0, 1e6, "S", "the same, for S seconds");
 }
 
+/// Whether what is resumed from, "newest", a checkpoint or a folder of them, is the folder `out` or in it.
+bool goes_on_in(const std::string& resume, const std::string& out) {
+  if (resume == "newest") return true;
+  struct stat own, other;
+  if (::stat(out.c_str(), &own) != 0) return false;
+  for (const std::string& place : {resume, join(resume, "..")})
+    if (::stat(place.c_str(), &other) == 0 && own.st_dev == other.st_dev && own.st_ino == other.st_ino) return true;
+  return false;
+}
+
 double mean_loss_of(const Evaluation& e) {
   return e.loss_sum / static_cast<double>(std::max<std::int64_t>(e.samples, 1));
 }
@@ -153,6 +165,7 @@ class Trainer {
   void prepare_schedules();
   std::int64_t steps_from(std::int64_t position) const;
   void require_rates_of_all_steps() const;
+  void require_same_program();
   void require_same_run();
   void share_state();
   void share_weights();
@@ -166,9 +179,11 @@ class Trainer {
   [[noreturn]] void fail_on_loss(double loss) const;
   std::string epoch_title() const;
   bool epoch_is_due(std::int64_t every) const;
+  /// Of the epoch so far; NaN where no loss was a number.
   double mean_loss() const {
-    return state_.loss_sum / static_cast<double>(std::max<std::int64_t>(state_.position, 1));
-  }  ///< of the epoch so far
+    if (state_.position == 0) return 0;
+    return state_.counted == 0 ? std::nan("") : state_.loss_sum / static_cast<double>(state_.counted);
+  }
   void add_numbers();
   std::optional<double> gradient_norm(double scale);
   void follow_plateaus(const std::optional<Evaluation>& evaluation, double loss);
@@ -192,6 +207,7 @@ class Trainer {
 
   Ranks& ranks_ = Ranks::all();
   TrainableModel& model_;
+  bool starts_folder_ = false;  ///< none of the checkpoints that are in --out belongs to this run
   Pipeline* const pipeline_ = ranks_.size() > 1 ? model_.pipeline() : nullptr;  ///< nullptr: this rank is no stage
   const TrainingDescription& description_;
   Options options_;
@@ -362,7 +378,7 @@ void Trainer::resume() {
   take("lr", &TrainingState::lr);
   take("warmup", &TrainingState::warmup);
   take("total-steps", &TrainingState::total_steps);
-  if (folder_) {
+  if (folder_ && !starts_folder_) {
     // A newer checkpoint that is whole would be lost by going on from here.
     for (const std::string& other : list_checkpoints(options_.out)) {
       if (step_of(other) <= state_.step) break;
@@ -383,19 +399,10 @@ void Trainer::resume() {
 
 /// What only the first rank has read or decided, for the others: where the run is, and its weights.
 void Trainer::share_state() {
-  std::int64_t* const integers[] = {&state_.step,
-                                    &state_.draws,
-                                    &state_.epoch,
-                                    &state_.position,
-                                    &state_.seed,
-                                    &state_.batch,
-                                    &state_.accumulation_steps,
-                                    &state_.warmup,
-                                    &state_.total_steps,
-                                    &state_.best_step,
-                                    &state_.watched_step,
-                                    &state_.waited,
-                                    &saved_step_};
+  std::int64_t* const integers[] = {&state_.step,    &state_.draws,       &state_.epoch,     &state_.position,
+                                    &state_.counted, &state_.seed,        &state_.batch,     &state_.accumulation_steps,
+                                    &state_.warmup,  &state_.total_steps, &state_.best_step, &state_.watched_step,
+                                    &state_.waited,  &saved_step_};
   for (std::int64_t* n : integers) ranks_.broadcast(n, sizeof *n);
   for (double* x : {&state_.loss_sum, &state_.lr, &state_.best_metric, &state_.watched_loss})
     ranks_.broadcast(x, sizeof *x);
@@ -451,11 +458,15 @@ void Trainer::share_weights() {
   model_.weights_changed();
 }
 
-/// Before the first step: the ranks train one model on one set of samples.
-void Trainer::require_same_run() {
-  if (ranks_.size() == 1) return;
+/// Before anything is shared: the ranks train one model.
+void Trainer::require_same_program() {
   ranks_.require_same("the program",
                       std::string(description_.generator) + ", graph " + std::string(description_.graph_hash));
+}
+
+/// Before the first step: they do so on one set of samples, and stop, look and report at the same steps.
+void Trainer::require_same_run() {
+  if (ranks_.size() == 1) return;
   std::vector<std::byte> bytes;
   const std::int64_t n = data_->size(), rows = std::min(batch_->samples(), n);
   source_->fill(*batch_, rows, [&](std::int64_t i) { return i * (n / rows); });
@@ -467,7 +478,8 @@ void Trainer::require_same_run() {
                           ", evaluation every " + std::to_string(options_.eval_every) + " (patience " +
                           std::to_string(options_.patience) + ") of " + std::to_string(test_ ? test_->size() : 0) +
                           " samples, checkpoints every " + std::to_string(options_.save_every) + " epochs and " +
-                          std::to_string(options_.checkpoint_every) + " steps");
+                          std::to_string(options_.checkpoint_every) + " steps" +
+                          (logs_ ? ", lines of a log every " + std::to_string(options_.log_every) : ""));
 }
 
 /// Every rank stops where one has been told to.
@@ -595,14 +607,11 @@ bool Trainer::train_epoch() {
     const double loss = sums_[0] / static_cast<double>(all);
     const bool is_number = std::isfinite(loss);
     if (!is_number && !description_.scales_loss) fail_on_loss(loss);
-    // A step that is skipped because of its loss leaves the epoch's mean as it is.
-    const double counted = is_number ? loss : mean_loss();
     for (std::size_t i = 0; i < numbers_.size(); ++i) {
       double& result = sums_[1 + i];
       if (is_floating(numbers_[i].dtype)) {  // the mean of the parts; whole numbers add up
         result /= static_cast<double>(all);
-        const double kept = state_.position > 0 ? state_.result_sums[i] / static_cast<double>(state_.position) : 0;
-        state_.result_sums[i] += (std::isfinite(result) || is_number ? result : kept) * static_cast<double>(samples);
+        if (is_number) state_.result_sums[i] += result * static_cast<double>(samples);
       } else {
         state_.result_sums[i] += result;
       }
@@ -610,8 +619,11 @@ bool Trainer::train_epoch() {
     state_.step += 1;
     state_.draws += all;
     state_.position += samples;
-    state_.loss_sum += counted * static_cast<double>(samples);
-    progress.update(state_.position, state_.loss_sum / static_cast<double>(state_.position), state_.position - start);
+    if (is_number) {  // a step that is skipped because of its loss leaves the epoch's means as they are
+      state_.loss_sum += loss * static_cast<double>(samples);
+      state_.counted += samples;
+    }
+    progress.update(state_.position, mean_loss(), state_.position - start);
     const std::optional<double> norm = is_logged ? gradient_norm(scale) : std::nullopt;
     if (is_logged && log_.enabled()) {
       json_.clear();
@@ -819,7 +831,7 @@ bool Trainer::epoch_is_due(std::int64_t every) const {
 
 void Trainer::report_epoch(const std::optional<Evaluation>& evaluation, double loss, double seconds) {
   const auto result = [&](std::size_t i) {  // of the epoch: the mean over its samples; whole numbers add up
-    const double samples = static_cast<double>(std::max<std::int64_t>(state_.position, 1));
+    const auto samples = static_cast<double>(state_.counted);
     return is_floating(numbers_[i].dtype) ? state_.result_sums[i] / samples : state_.result_sums[i];
   };
   if (epoch_is_due(options_.print_every)) {
@@ -900,6 +912,7 @@ void Trainer::finish_epoch(const Stopwatch& watch) {
   state_.epoch += 1;
   state_.position = 0;
   state_.loss_sum = 0;
+  state_.counted = 0;
   std::fill(state_.result_sums.begin(), state_.result_sums.end(), 0.0);
   knows_results_ = true;
   if (due) save();
@@ -954,7 +967,8 @@ int Trainer::run() {
 
   if (!options_.out.empty() && ranks_.is_first()) {
     folder_.emplace(options_.out, [](const std::string& text) { std::fprintf(stderr, "note: %s\n", text.c_str()); });
-    if (options_.resume.empty() && !list_checkpoints(options_.out).empty()) {
+    starts_folder_ = options_.resume.empty() || !goes_on_in(options_.resume, options_.out);
+    if (starts_folder_ && !list_checkpoints(options_.out).empty()) {
       if (!options_.overwrite)
         throw Error(options_.out,
                     "holds the checkpoints of another run: go on with it (--resume), choose another --out, or remove "
@@ -970,6 +984,7 @@ int Trainer::run() {
     else
       resume();
   }
+  require_same_program();
   share_state();
   if (state_.accumulation_steps % replicas() != 0)
     throw UsageError("--accumulation-steps", "",
@@ -998,8 +1013,6 @@ int Trainer::run() {
                      std::to_string(state_.accumulation_steps));
   prepare_schedules();
   require_rates_of_all_steps();
-  // Only now that nothing is wrong with the new run; its first weights may be an old checkpoint's.
-  if (folder_ && options_.resume.empty()) folder_->clear();
   const std::int64_t most = std::max(state_.batch, description_.batch_is_symbolic ? state_.batch : description_.batch);
   batch_.emplace(inputs_, most);
   if (test_ && test_sizes_ != sizes_) test_batch_.emplace(test_inputs_, most);
@@ -1009,6 +1022,8 @@ int Trainer::run() {
   for (Batch& batch : under_way_) source_->fill_shared(batch);
   model_.resize(sizes_.data());
   require_same_run();
+  // Only now that nothing is wrong with the run; its first weights may be an old checkpoint's.
+  if (folder_ && starts_folder_) folder_->clear();
 
   std::printf("%s: %lld training samples", description_.name, static_cast<long long>(data_->size()));
   if (test_) std::printf(", %lld held out", static_cast<long long>(test_->size()));

@@ -106,9 +106,9 @@ std::vector<std::byte> options_of(const ir::UpdateRule& rule, const ir::Node& no
   return bytes;
 }
 
-class CudaExecutable : public ir::Executable {
+class CudaGraph : public ir::Executable {
  public:
-  CudaExecutable(const ir::Graph& traced, const ir::CompileOptions& options, CudaJitReport* report)
+  CudaGraph(const ir::Graph& traced, const ir::CompileOptions& options, CudaJitReport* report)
       : device_(options.device), options_(options), report_(report ? *report : own_report_) {
     ir::require_device(device_);
     (void)cuda::nvrtc();  // what is missing is said before the work is done
@@ -128,7 +128,7 @@ class CudaExecutable : public ir::Executable {
     report_.files = sources_.texts;
   }
 
-  ~CudaExecutable() override {
+  ~CudaGraph() override {
     try {
       const cuda::Lease lease(device_.index);
       lease.context().synchronize();
@@ -204,8 +204,10 @@ class CudaExecutable : public ir::Executable {
       return data ? static_cast<std::byte*>(const_cast<void*>(data)) : memory_.get();
     };
     for (std::size_t i = 0; i < inputs.size(); ++i) own_[graph().inputs[i]] = place(inputs[i]);
-    for (std::size_t i = 0; i < outputs.size(); ++i)
-      if (const ir::ValueId v = graph().outputs[i]; home(v) == Home::output) own_[v] = place(outputs[i]);
+    // Where a result is another view of what is computed, that lies there.
+    for (std::size_t i = outputs.size(); i-- > 0;)
+      if (const ir::ValueId v = root(project_.plan, graph().outputs[i]); home(v) == Home::output)
+        own_[v] = place(outputs[i]);
     try {
       work();
     } catch (...) {
@@ -420,7 +422,12 @@ class CudaExecutable : public ir::Executable {
     if (!ready_.insert(symbols).second) return;
     const auto all = [&] { make_calls(context, sizes, kAll); };
     try {
-      context.rehearse(all);
+      try {
+        context.rehearse(all);
+      } catch (const kernels::CudaOutOfMemory&) {  // the workspace
+        cuda::make_room(device_.index, std::numeric_limits<std::size_t>::max());
+        context.rehearse(all);
+      }
       program_->collect(true);
       all();
       program_->collect(false);
@@ -470,6 +477,7 @@ class CudaExecutable : public ir::Executable {
                           p.home == Home::gradient || p.home == Home::constant;
       if (is_own) places[v] = place(static_cast<std::size_t>(byte_count(graph().type(v))));
     }
+    cuda::make_room(device_.index, bytes);
     kernels::require_device_memory(bytes, "the memory plan, inputs, results and gradients");
     memory_ = cuda::allocate(device_.index, bytes);
     GRAVEN_CUDA(cudaMemsetAsync(memory_.get(), 0, bytes, context.stream()));
@@ -587,11 +595,30 @@ class CudaExecutable : public ir::Executable {
   std::unique_ptr<Event> uploaded_;
 };
 
+/// What outlives a static object that holds it: when the process ends, nothing is given back.
+class CudaExecutable : public ir::Executable {
+ public:
+  explicit CudaExecutable(std::unique_ptr<CudaGraph> graph) : graph_(std::move(graph)) {}
+  ~CudaExecutable() override {
+    if (cuda::is_exiting()) (void)graph_.release();
+  }
+  void bind(const std::string& name, void* data, std::size_t bytes) override { graph_->bind(name, data, bytes); }
+  void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
+           const std::vector<std::int64_t>& symbols, const ir::StepNumbers& numbers) override {
+    graph_->run(inputs, outputs, symbols, numbers);
+  }
+  void weights_changed() override { graph_->weights_changed(); }
+  const void* gradient(const std::string& parameter) override { return graph_->gradient(parameter); }
+
+ private:
+  std::unique_ptr<CudaGraph> graph_;
+};
+
 }  // namespace
 
 std::unique_ptr<ir::Executable> compile_on_cuda(const ir::Graph& traced, const ir::CompileOptions& options,
                                                 CudaJitReport* report) {
-  return std::make_unique<CudaExecutable>(traced, options, report);
+  return std::make_unique<CudaExecutable>(std::make_unique<CudaGraph>(traced, options, report));
 }
 
 }  // namespace graven::codegen

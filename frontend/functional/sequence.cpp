@@ -21,7 +21,7 @@ Tensor causal_mask(const Tensor& q, const Dim& keys, Location where) {
   const ir::Attributes attributes{{"shape", Shape{q.shape().back(1), keys}}, {"dtype", q.dtype()}};
   const ir::OpDef& op = ir::kCausalMask;
   return detail::would_record({q}) ? detail::active_trace()->record(op, {}, attributes, where).at(0)
-                                   : detail::apply(op, {}, attributes, where).at(0);
+                                   : detail::beside(detail::apply(op, {}, attributes, where).at(0), q);
 }
 
 }  // namespace

@@ -207,7 +207,7 @@ Tensor affine_grid(const Operand& x, const Shape& size, bool align_corners) {
     fail(kName, "expects floating-point maps [" + batch.to_string() + ",2,3], got " + theta.describe(), where);
   const auto line = [&](std::int64_t n) {
     const double end = n == 1 ? 0 : align_corners ? 1 : 1 - 1 / static_cast<double>(n);
-    return linspace(-end, end, n, theta.dtype());
+    return detail::beside(linspace(-end, end, n, theta.dtype()), theta);
   };
   const Tensor xs = line(width).reshape({1, 1, width}, where), ys = line(height).reshape({1, height, 1}, where);
   std::vector<Tensor> coordinates;

@@ -174,6 +174,48 @@ Results recurrence(const Device& device) {
   return results;
 }
 
+/// What lies in memory as something else: one channel, one pixel, dimensions of size 1.
+Results other_views_of_results(const Device& device) {
+  const Tensor x = randn({2, 3, 4, 4}).to(device).requires_grad_(), p = randn({1, 3, 1, 1}).to(device).requires_grad_(),
+               one = randn({1, 3, 3, 3}).to(device);
+  const Tensor y = x * p - x.mean(1, true) + x.std();
+  const Tensor z = conv2d(y, one), whole = adaptive_avg_pool2d(y, 1), top = max_pool2d(z, 2);
+  (z.sum() + whole.square().sum() + top.sum() + y.slice(2, 0, 4, 2).sum()).backward();
+  return {y, z, whole, top, x.grad(), p.grad(), dot(x.detach().reshape({96}), y.detach().reshape({96}))};
+}
+
+/// Indices and values of the host beside tensors of the device, and what functions make themselves.
+Results beside_the_host(const Device& device) {
+  const Tensor x = randn({4, 3}).to(device), q = randn({1, 2, 3, 4}).to(device);
+  Tensor put = x.clone();
+  put.index_put_({tensor({1, 2})}, 3);
+  put.index_put_({tensor({0})}, tensor(7.0));
+  const Tensor w = randn({2, 3}, device).requires_grad_();
+  Tensor h = w * 2;
+  h[0] = 0;
+  h.sum().backward();
+  nn::LSTM lstm(3, 2);
+  lstm.to(device);
+  const auto packed = nn::utils::rnn::pack_padded_sequence(x.reshape({2, 2, 3}), tensor({2, 1}));
+  data::DataLoader loader(data::TensorDataset(x, arange(4).to(device)), {.batch_size = 2});
+  Results results{put,      x.index({tensor({-1, 0})}), scaled_dot_product_attention(q, q, q, {.is_causal = true}), h,
+                  w.grad(), lstm(packed).second.first,  affine_grid(randn({1, 2, 3}).to(device), {1, 1, 2, 2})};
+  for (const auto& [rows, numbers] : loader.epoch(0)) results.push_back(rows);
+  return results;
+}
+
+/// A module moves between its forward and its backward pass: gradients come to where the parameters are.
+Results moved_between(const Device& device) {
+  nn::Linear net(3, 2);
+  optim::Adam optimizer(net.parameters(), {.lr = 0.1});
+  const Tensor loss = net(randn({2, 3})).square().sum();
+  net.to(device);
+  loss.backward();
+  EXPECT_EQ(net.parameters()[0].grad().device(), device);
+  optimizer.step();
+  return {net.parameters()[0], net.parameters()[1]};
+}
+
 Results gradients_in_hand(const Device& device) {
   nn::Linear net(4, 2);
   net.to(device);
@@ -261,7 +303,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Program{"scalars", scalars}, Program{"from_device_to_device", from_device_to_device},
                     Program{"made_there", made_there}, Program{"indices", indices}, Program{"attention", attention},
                     Program{"recurrence", recurrence}, Program{"gradients_in_hand", gradients_in_hand},
-                    Program{"optimizers", optimizers}, Program{"graphs_and_operators", graphs_and_operators}),
+                    Program{"optimizers", optimizers}, Program{"other_views_of_results", other_views_of_results},
+                    Program{"beside_the_host", beside_the_host}, Program{"moved_between", moved_between},
+                    Program{"graphs_and_operators", graphs_and_operators}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Tensors and modules on a device.
-#include <graven/graven.h>
 #include <dlfcn.h>
+#include <graven/graven.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 

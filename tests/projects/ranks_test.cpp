@@ -368,7 +368,7 @@ TEST_F(Ranks, MistakesEndAll) {
       const char* said;
     } cases[] = {
         {2, program("alone"), options("", {}),
-         "ranks: expected a program that is built with -DGRAVEN_MPI=ON, found one"},
+         "ranks: expected a program that is built with -DGRAVEN_MPI=ON, of a graph that was made for ranks"},
         {2, program("alone", "without"), options("", {}), "ranks: expected a program"},
         {2, program(l.name), options("", {"--epochs", "x"}), "error: rank 0: --epochs: expected a whole number"},
         {2, program(l.name), {"--data", "nowhere", "--out", ""}, "error: rank 0: nowhere: cannot open"},

@@ -1,5 +1,6 @@
 #include "runtime_min/checkpoint.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -156,6 +157,17 @@ TEST(Checkpoint, PassesOverDamage) {
        }},
       {"no weights", [](const std::string& p) { fs::remove(p + "/weights.safetensors"); }},
       {"an empty folder", [](const std::string& p) { fs::remove_all(p), fs::create_directory(p); }},
+      {"a folder in the place of the optimizer's state",
+       [](const std::string& p) {
+         fs::remove(p + "/optimizer.safetensors");
+         fs::create_directory(p + "/optimizer.safetensors");
+       }},
+      {"a folder with a file in the place of the manifest",
+       [](const std::string& p) {
+         fs::remove(p + "/manifest.json");
+         fs::create_directory(p + "/manifest.json");
+         write_file(p + "/manifest.json/note", "x");
+       }},
       {"a file in its place", [](const std::string& p) { fs::remove_all(p), write_file(p, "x"); }},
   };
   for (const auto& c : cases) {
@@ -175,6 +187,34 @@ TEST(Checkpoint, PassesOverDamage) {
   }
 }
 
+// Not by a file's mode: tests may run as root.
+TEST(Checkpoint, ThatCannotBeOpenedIsNoDamage) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "out";
+  save(out, 1);
+  const std::string newest = save(out, 2);
+  rlimit files{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &files), 0);
+  const int next = ::open("/dev/null", O_RDONLY);
+  ::close(next);
+  // The folder can be listed, and no file opened besides.
+  const rlimit none{static_cast<rlim_t>(next), files.rlim_max};
+  std::string message;
+  Model model;
+  const auto weights = model.weights(), states = model.states();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const bool whole = is_whole_checkpoint(newest);
+  try {
+    (void)load_checkpoint(newest, "abc", weights, states);
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &files), 0);
+  EXPECT_TRUE(whole) << "for those who can open it";
+  EXPECT_NE(message.find("manifest.json: cannot open: Too many open files"), std::string::npos) << message;
+  EXPECT_EQ(message.find("damaged"), std::string::npos) << message;
+}
+
 TEST(Checkpoint, RefusesWhatDoesNotFit) {
   const TemporaryFolder folder;
   const std::string out = folder / "out";
@@ -184,7 +224,7 @@ TEST(Checkpoint, RefusesWhatDoesNotFit) {
   EXPECT_ERROR(load_newest(out, "abc", weights, states, silent), "a checkpoint to resume from");
   save(out, 1);
   EXPECT_ERROR(load_newest(out, "xyz", weights, states, silent),
-               "expected xyz, found \"abc\": the checkpoint is another model's (\"mock\")");
+               "expected xyz, found \"abc\": the checkpoint is of \"mock\" as it was, or of another model: ");
   weights[0].shape = {1, 3};
   EXPECT_ERROR(load_newest(out, "abc", weights, states, silent), "none that is whole");
   EXPECT_EQ(model.weight[0], 0) << "nothing is written";
@@ -313,11 +353,15 @@ TEST(Checkpoint, WhatAUserPutsAmongThemStays) {
   // What cannot be removed ends no training.
   fs::remove(out + "/step-00000006/weights.safetensors");
   fs::create_directory(out + "/step-00000006/weights.safetensors");
+  write_file(out + "/step-00000006/weights.safetensors/mine.txt", "mine");
   save_step(8);
   save_step(9);
   ASSERT_EQ(told.size(), 1U);
-  EXPECT_NE(told[0].find("weights.safetensors: cannot remove"), std::string::npos) << told[0];
-  fs::remove(out + "/step-00000006/weights.safetensors");
+  EXPECT_NE(told[0].find("step-00000006: is removed but for the files in it that are not the checkpoint's"),
+            std::string::npos)
+      << told[0];
+  EXPECT_EQ(read_file(out + "/step-00000006/weights.safetensors/mine.txt"), "mine");
+  fs::remove_all(out + "/step-00000006");
   checkpoints.clear();
   EXPECT_EQ(read_file(out + "/latest"), "my notes");
   EXPECT_EQ(read_file(out + "/step-00000002/notes.txt"), "notes");

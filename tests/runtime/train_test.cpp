@@ -774,7 +774,7 @@ TEST_F(Training, RefusesMistakes) {
 
   MockTrainable other({kFeatures}, kClasses, 8, true);
   other.description().computation = "another";
-  EXPECT_NE(train({"--resume"}, &other).error.find("the checkpoint is another model's"), std::string::npos);
+  EXPECT_NE(train({"--resume"}, &other).error.find("or of another model: a layer, the loss, "), std::string::npos);
 
   EXPECT_EQ(train({"--resume", "--epochs", "2"}).status, 0);
   const Result back = train({"--resume", folder_ / "out/step-00000007", "--epochs", "3"});
@@ -1087,6 +1087,45 @@ TEST_F(Training, AnEpochWhoseLossIsNaNIsNeverTheBest) {
     ASSERT_EQ(r.status, 0) << r.error;
     EXPECT_EQ(fs::read_symlink(out + "/best"), "step-00000014") << "epoch 2";
   }
+}
+
+TEST_F(Training, StepsThatAreSkippedBecauseOfTheirLossDoNotCount) {
+  MockTrainable model({kFeatures}, kClasses, 8, true);
+  model.description().scales_loss = true;
+  model.description().has_evaluation = false;
+  // 7 steps an epoch: all of the second and the first of the third have no loss that is a number.
+  model.loss_at = [](std::int64_t step) { return step <= 7 ? 3.0 : step <= 15 ? std::nan("") : 2.0; };
+  const std::string out = folder_ / "skipped";
+  const Result r = train({"--epochs", "3", "--out", out, "--keep", "1", "--patience", "2"}, &model);
+  ASSERT_EQ(r.status, 0) << r.error;
+  EXPECT_NE(r.out.find("epoch 1/3  loss 3.0000"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("epoch 2/3  loss nan"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("epoch 3/3  loss 2.0000"), std::string::npos) << r.out;
+  EXPECT_EQ(fs::read_symlink(out + "/best"), "step-00000021");
+  // Stopped where some of an epoch's losses are numbers.
+  const std::string stopped = folder_ / "stopped";
+  ASSERT_EQ(train({"--steps", "17", "--out", stopped}, &model).status, 0);
+  EXPECT_EQ(state_of(stopped + "/latest").counted, 16);
+  const Result resumed = train({"--epochs", "3", "--out", stopped, "--resume"}, &model);
+  EXPECT_NE(resumed.out.find("epoch 3/3  loss 2.0000"), std::string::npos) << resumed.out;
+}
+
+TEST_F(Training, GoesOnInAnotherFolderThatHasNoCheckpoints) {
+  ASSERT_EQ(train({"--epochs", "1", "--out", folder_ / "first"}).status, 0);
+  ASSERT_EQ(train({"--epochs", "1", "--out", folder_ / "other", "--seed", "7"}).status, 0);
+  const std::string kept = bytes_of(folder_ / "other/latest");
+  const std::vector<std::string> there = {"--epochs", "3", "--resume", folder_ / "first", "--out", folder_ / "other"};
+  const Result r = train(there);
+  EXPECT_EQ(r.status, 1);
+  EXPECT_NE(r.error.find("other: holds the checkpoints of another run"), std::string::npos) << r.error;
+  EXPECT_EQ(bytes_of(folder_ / "other/latest"), kept);
+  std::vector<std::string> over = there;
+  over.emplace_back("--overwrite");
+  EXPECT_EQ(train(over).status, 0);
+  for (const std::string& checkpoint : list_checkpoints(folder_ / "other")) EXPECT_GT(step_of(checkpoint), 7);
+  // A folder of the run's own, by whatever name.
+  fs::create_directory_symlink(folder_ / "other", folder_ / "link");
+  EXPECT_EQ(train({"--epochs", "4", "--resume", folder_ / "link/latest", "--out", folder_ / "other"}).status, 0);
 }
 
 TEST_F(Training, InputsWithTheBatchElsewhereAreNotFed) {

@@ -26,8 +26,13 @@ class Lease {
   kernels::CudaContext* context_;
 };
 
+/// Whether the process ends: the driver may be gone before what static objects have there.
+bool is_exiting();
+
 /// 256-byte aligned memory of a device, given back when the last owner is gone: to whoever asks for as much, whose work
 /// comes behind that of those who had it. CudaOutOfMemory where there is none.
 std::shared_ptr<std::byte> allocate(int device, std::size_t bytes);
+/// Gives the driver back what is kept for whoever asks for as much, where less than `bytes` are free.
+void make_room(int device, std::size_t bytes);
 
 }  // namespace graven::codegen::cuda

@@ -1,4 +1,6 @@
 // Devices and their memory (ir/device.h).
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <new>
@@ -21,10 +23,16 @@ struct Known {
   std::multimap<std::size_t, void*> free;
 };
 
+std::atomic<bool> exiting{false};
+
 /// For good: at the end of the process the driver may be gone before this would be.
 Known& known(int device) {
   static std::mutex mutex;
-  static auto* const all = new std::map<int, Known>;
+  static auto* const all = [] {
+    // Behind the driver's own static objects, which are there by now.
+    (void)std::atexit([] { exiting = true; });
+    return new std::map<int, Known>;
+  }();
   const std::lock_guard lock(mutex);
   return (*all)[device];
 }
@@ -36,6 +44,12 @@ int checked(int device) {
 
 std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
+void give_up(Known& own) {
+  own.context->synchronize();
+  for (const auto& [size, address] : own.free) (void)cudaFree(address);
+  own.free.clear();
+}
+
 /// Memory of the current device: what was given back, or new. Where there is none, all that was given back goes first.
 void* take(Known& own, std::size_t bytes) {
   if (const auto found = own.free.find(bytes); found != own.free.end()) {
@@ -45,9 +59,7 @@ void* take(Known& own, std::size_t bytes) {
   }
   void* data = nullptr;
   if (cudaMalloc(&data, bytes) == cudaSuccess) return data;
-  own.context->synchronize();
-  for (const auto& [size, address] : own.free) (void)cudaFree(address);
-  own.free.clear();
+  give_up(own);
   if (cudaMalloc(&data, bytes) == cudaSuccess) return data;
   std::size_t free = 0, total = 0;
   GRAVEN_CUDA(cudaMemGetInfo(&free, &total));
@@ -56,6 +68,8 @@ void* take(Known& own, std::size_t bytes) {
 }
 
 }  // namespace
+
+bool is_exiting() { return exiting; }
 
 std::shared_ptr<std::byte> allocate(int device, std::size_t bytes) {
   if (bytes == 0) return nullptr;
@@ -66,6 +80,13 @@ std::shared_ptr<std::byte> allocate(int device, std::size_t bytes) {
             const std::lock_guard lock(own.mutex);
             own.free.emplace(rounded(bytes), address);
           }};
+}
+
+void make_room(int device, std::size_t bytes) {
+  const Lease lease(device);
+  std::size_t free = 0, total = 0;
+  GRAVEN_CUDA(cudaMemGetInfo(&free, &total));
+  if (free < bytes) give_up(known(device));
 }
 
 Lease::Lease(int device) : lock_(known(checked(device)).mutex), guard_(device) {
