@@ -37,7 +37,8 @@ struct TrainingState {
   std::int64_t epoch = 0;                ///< the epoch in progress, from 0
   std::int64_t position = 0;             ///< samples of it that are done
   std::int64_t samples = 0;              ///< of the training set
-  /// Of the samples done in this epoch those whose loss was a number: a scaled loss may be none, and its step is skipped.
+  /// Of the samples done in this epoch those whose loss was a number: a scaled loss may be none, and its step is
+  /// skipped.
   std::int64_t counted = 0;
   double loss_sum = 0;                   ///< of these
   std::vector<double> result_sums = {};  ///< the same of other results, of whole numbers their sums

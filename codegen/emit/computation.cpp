@@ -1,8 +1,12 @@
 #include "codegen/emit/computation.h"
 
+#include <algorithm>
 #include <bit>
 #include <span>
 
+#include <fmt/format.h>
+
+#include "ir/diagnostic.h"
 #include "ir/op.h"
 #include "runtime_min/sha256.h"
 
@@ -154,5 +158,18 @@ class Digest {
 }  // namespace
 
 std::string computation_digest(const ir::Graph& graph) { return Digest(graph).take(); }
+
+void keep_computation(ir::Graph& graph) {
+  const std::string key(kComputation);
+  if (graph.stage == "trace" || graph.config.count(key) == 0) {
+    graph.config[key] = computation_digest(graph);
+    return;
+  }
+  const std::string digest = graph.text(kComputation);
+  const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  if (digest.size() != kComputationDigits || !std::all_of(digest.begin(), digest.end(), is_digit))
+    throw UserError(fmt::format("the graph {}: '{}': expected {} hexadecimal digits, found '{}'", graph.name, key,
+                                kComputationDigits, digest));
+}
 
 }  // namespace graven::codegen

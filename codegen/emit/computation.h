@@ -22,5 +22,8 @@ inline constexpr std::size_t kComputationDigits = 16;
 /// order of variables; losses, clipping, optimizers with options and schedules; mixed precision and the scaling of
 /// losses. Left out are names of other values, lines, modules, and the rest of Graph::config.
 std::string computation_digest(const ir::Graph& graph);
+/// Sets kComputation: of a trace what it computes, whatever it says; a graph behind passes keeps what its trace was.
+/// User error where that is no digest.
+void keep_computation(ir::Graph& graph);
 
 }  // namespace graven::codegen

@@ -272,8 +272,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   if (options.memory_budget > 0 && !p.graph.losses.empty() && !went_through(p.graph, "recompute_activations"))
     p.graph.config[std::string(ir::kMemoryBudget)] = options.memory_budget;
   record_options(p.graph, options);  // first: dumps can be emitted likewise
-  if (!options.jit_entry && !p.graph.optimizers.empty())
-    p.graph.config.try_emplace(std::string(kComputation), computation_digest(p.graph));
+  if (!options.jit_entry && !p.graph.optimizers.empty()) keep_computation(p.graph);
   report.passes = finish_passes(p.graph, options);
 
   auto start = Clock::now();

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "ir/diagnostic.h"
 #include "ir/text.h"
 
 namespace graven::codegen {
@@ -69,6 +70,22 @@ TEST(Computation, ChangesWithWhatAStepComputes) {
       {"mixed precision", "input x", "config amp = {\"dtype\": \"bf16\"}\ninput x"},
   };
   for (const auto& c : others) EXPECT_NE(digest(kTrace, c.from, c.to), own) << c.what;
+}
+
+TEST(Computation, OfATraceIsItsOwnAndOfAnotherGraphADigest) {
+  ir::Graph graph = ir::from_text(kTrace, "train.graph");
+  const std::string key(kComputation), own = computation_digest(graph);
+  graph.config[key] = std::string("0123456789abcdef");
+  keep_computation(graph);
+  EXPECT_EQ(graph.text(key), own) << "a trace says what it computes";
+  graph.stage = "lower";
+  graph.config[key] = std::string("0123456789abcdef");
+  keep_computation(graph);
+  EXPECT_EQ(graph.text(key), "0123456789abcdef") << "what its trace was";
+  for (const char* text : {"", "0123456789abcde", "0123456789abcdeg", "0123456789ABCDEF", "x; int main"}) {
+    graph.config[key] = std::string(text);
+    EXPECT_THROW(keep_computation(graph), UserError) << text;
+  }
 }
 
 }  // namespace
