@@ -50,8 +50,8 @@ void clear_on_device(const Device& device, std::byte* data, std::size_t bytes);
 void synchronize_device(const Device& device);
 /// The cudaStream_t that work is given to.
 void* stream_of_device(const Device& device);
-/// Has work go to a stream of the caller's, a cudaStream_t that is kept for as long; nullptr: to the device's own. Waits
-/// for what was given before.
+/// Has work go to a stream of the caller's, a cudaStream_t that is kept for as long; nullptr: to the device's own.
+/// Waits for what was given before.
 void use_stream_on_device(const Device& device, void* stream);
 
 }  // namespace graven::ir
