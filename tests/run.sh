@@ -6,8 +6,8 @@
 #                                   AddressSanitizer and UndefinedBehaviorSanitizer, too, and half a minute of fuzzing
 #                                   (where there is a clang++ with libFuzzer). What the rest works on is the standard
 #                                   library's, which checks indices (CMakeLists.txt)
-#   bash tests/run.sh --all         the slow ones, too, and those of several ranks with each MPI that is installed: ten
-#                                   minutes more
+#   bash tests/run.sh --all         the slow ones, too, those within tests/projects/layouts, and those of several ranks
+#                                   with each MPI that is installed: ten minutes more
 #   bash tests/run.sh --sanitize    as --all, with every test under these two sanitizers, and the tests of threads under
 #                                   ThreadSanitizer: three quarters of an hour more
 #   BUILD=DIR bash tests/run.sh     another build folder (default: build)

@@ -131,7 +131,8 @@ TEST(CudaErrors, OfTensorsOnTwoDevicesNameBoth) {
   EXPECT_EQ(message_of([&] { (void)where(x > 0, there, there); }),
             "where: expects tensors on one device, got f32[2,3] on cuda:0 and bool[2,3] on cpu");
   Tensor leaf = ones({2, 3}).cuda().requires_grad_();
-  EXPECT_EQ(message_of([&] { leaf.set_grad(x); }), "the gradient must be on cuda:0, as the tensor is, and is on cpu");
+  EXPECT_EQ(message_of([&] { leaf.set_grad(x); }),
+            "set_grad: the gradient must be on cuda:0, as the tensor is, and is on cpu");
   EXPECT_EQ(message_of([] { (void)relu(ones({2}, f16).cuda()); }),
             "relu: f16[2] has no kernels on cuda:0 yet: convert with to(f32)");
   EXPECT_EQ(message_of([&] { (void)there.data<float>(); }),

@@ -302,6 +302,7 @@ struct ClassifyImages : nn::Graph<ClassifyImages> {
 };
 
 TEST_F(Layouts, ConvolutionsByChannels) {
+  if (!tests::all_tests()) GTEST_SKIP() << "a slow one: tests/run.sh --all";
   if (launchers().empty()) GTEST_SKIP() << "no MPI is installed (scripts/packages.txt)";
   const Launcher l = launchers().front();
   const auto emit = [&](const std::string& name, std::int64_t ranks) {
@@ -333,6 +334,7 @@ TEST_F(Layouts, ConvolutionsByChannels) {
 }
 
 TEST_F(Layouts, MixedPrecisionAndRecomputation) {
+  if (!tests::all_tests()) GTEST_SKIP() << "a slow one: tests/run.sh --all";
   if (launchers().empty()) GTEST_SKIP() << "no MPI is installed (scripts/packages.txt)";
   const Launcher l = launchers().back();
   const auto emit = [&](const std::string& name, std::int64_t ranks) {
