@@ -6,8 +6,8 @@
 #                                   AddressSanitizer and UndefinedBehaviorSanitizer, too, and half a minute of fuzzing
 #                                   (where there is a clang++ with libFuzzer). What the rest works on is the standard
 #                                   library's, which checks indices (CMakeLists.txt)
-#   bash tests/run.sh --all         the slow ones, too, those within tests/projects/layouts, and those of several ranks
-#                                   with each MPI that is installed: ten minutes more
+#   bash tests/run.sh --all         the slow ones, too, those within tests/projects (layouts, zero), and those of
+#                                   several ranks with each MPI that is installed: a quarter of an hour more
 #   bash tests/run.sh --sanitize    as --all, with every test under these two sanitizers, and the tests of threads under
 #                                   ThreadSanitizer: three quarters of an hour more
 #   BUILD=DIR bash tests/run.sh     another build folder (default: build)
@@ -16,11 +16,19 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # Each is the second or third of its kind, on another processor, by another road or of another size, and takes half a
 # minute or more.
 SLOW=(
-  cuda_jit/CudaJitOperators                            # the cases of cuda_projects/CudaOperators, just in time
-  cuda_projects/CudaProjects.MobileNetV2Trains         # as Gpt2Trains and LeNetTrains
-  cuda_projects/CudaProjects.NvccCompilesThem          # as cuda_on_cpu/Nvcc, which has every kernel
-  emit/Processors/CrossCompiled.*/riscv64              # as aarch64
-  emit/Versions.CompiledByHandLiveInOneProcess         # as AsSharedLibraries
+  cuda_jit/CudaJitOperators                              # the cases of cuda_projects/CudaOperators, just in time
+  cuda_on_cpu/Nvcc/CudaCompilePrograms.NvccTakesIt/kernels  # as every_kernel
+  cuda_projects/CudaProjects.CMakeBuildsThemWithNvcc     # as cuda_on_cpu/Nvcc, which has every kernel
+  cuda_projects/CudaProjects.Gpt2TrainsWithRecomputation # as Gpt2Trains
+  cuda_projects/CudaProjects.LeNetInfers                 # as LeNetTrains
+  cuda_projects/CudaProjects.MobileNetV2Trains           # as Gpt2Trains and LeNetTrains
+  cuda_projects/CudaProjects.NvccCompilesThem            # as cuda_on_cpu/Nvcc
+  emit/Evaluation.TheLossOfTheLastSamplesIsTheirsHoweverLabelsGetToIt  # as ...WithIgnoredLabelsAndClassWeights
+  emit/Processors/CrossCompiled.*/riscv64                # as aarch64
+  emit/Versions.CompiledByHandLiveInOneProcess           # as AsSharedLibraries
+  samples/05_resnet18                                    # as 03_lenet and 04_mobilenet_v2
+  samples/06_style_transfer
+  samples/07_gpt2                                        # as 09_gpt2_at_scale
 )
 sanitize=no
 all=no

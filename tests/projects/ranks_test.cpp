@@ -34,6 +34,7 @@ using tests::build_project;
 using tests::kClasses;
 using tests::kFeatures;
 using tests::Launcher;
+using tests::launchers;
 using tests::read_file;
 using tests::run_ranks;
 using tests::write_data;
@@ -105,7 +106,7 @@ class Ranks : public testing::Test {
     without.compile(images, labels);
     codegen::emit(without, work() / "without", {.name = tests::kProgram, .format = false});
     build_project(work() / "without", "alone", {});
-    emit_pictures<nn::SyncBatchNorm>("pictures", all_launchers());
+    emit_pictures<nn::SyncBatchNorm>("pictures", launchers());
     emit_pictures<nn::BatchNorm2d>("apart", {all_launchers()[0]});
     build_project(work() / "pictures", "alone", {});
   }
@@ -228,7 +229,7 @@ TEST_F(Ranks, WithOneBatchNormComputeWhatOneProcessDoesWithTheWholeBatch) {
     const ProcessResult r =
         alone(options(one, {"--epochs", "3", "--batch", std::to_string(ranks * kBatch)}), "pictures");
     ASSERT_EQ(r.exit_status, 0) << r.output;
-    for (const Launcher& l : all_launchers()) {
+    for (const Launcher& l : launchers()) {
       SCOPED_TRACE(l.name + n);
       const std::string out = "sync_" + l.name + n;
       trained(l, "pictures", ranks, out, {"--epochs", "3", "--batch", "4"});
@@ -236,7 +237,7 @@ TEST_F(Ranks, WithOneBatchNormComputeWhatOneProcessDoesWithTheWholeBatch) {
       EXPECT_LT(difference(one, out, true), 2e-5);
     }
     // Which batch norms of each rank's own batch do not.
-    const Launcher l = all_launchers()[0];
+    const Launcher l = launchers()[0];
     const std::string apart = "apart_" + n;
     trained(l, "apart", ranks, apart, {"--epochs", "3", "--batch", "4"});
     EXPECT_GT(difference(one, apart), 1e-2);
@@ -245,7 +246,7 @@ TEST_F(Ranks, WithOneBatchNormComputeWhatOneProcessDoesWithTheWholeBatch) {
   ASSERT_EQ(
       alone(options("parts", {"--epochs", "3", "--batch", "8", "--accumulation-steps", "2"}), "pictures").exit_status,
       0);
-  for (const Launcher& l : all_launchers()) {
+  for (const Launcher& l : launchers()) {
     SCOPED_TRACE(l.name);
     const std::string straight = "sync_straight_" + l.name, cut = "sync_cut_" + l.name;
     const std::vector<std::string> all = {"--epochs", "3", "--batch", "4", "--accumulation-steps", "2"};
@@ -273,7 +274,7 @@ codegen::Prediction simulated(const fs::path& project, int ranks) {
 }
 
 TEST_F(Ranks, SendNoMoreThanTheyHaveToAndWhatTheSimulatorSays) {
-  for (const Launcher& l : all_launchers())
+  for (const Launcher& l : launchers())
     for (const int ranks : {2, 3, 4}) {
       SCOPED_TRACE(l.name + ", " + std::to_string(ranks));
       const auto bench = [&](int steps, Launcher launcher) {
@@ -330,7 +331,7 @@ TEST_F(Ranks, SendNoMoreThanTheyHaveToAndWhatTheSimulatorSays) {
 }
 
 TEST_F(Ranks, SendTheSumsOfBatchNormsOnce) {
-  for (const Launcher& l : all_launchers())
+  for (const Launcher& l : launchers())
     for (const int ranks : {2, 3}) {
       SCOPED_TRACE(l.name + ", " + std::to_string(ranks));
       const ProcessResult r =
@@ -396,7 +397,7 @@ TEST_F(Ranks, MistakesEndAll) {
 }
 
 TEST_F(Ranks, OneThatDiesOrHangsEndsTheOthers) {
-  for (const Launcher& l : all_launchers()) {
+  for (const Launcher& l : launchers()) {
     for (const std::string signal : {"KILL", "STOP"}) {
       const std::string out = l.name + signal;
       const ProcessResult r = tests::signal_one_rank(

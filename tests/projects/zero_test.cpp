@@ -91,6 +91,7 @@ class Zero : public testing::TestWithParam<int> {
 
 TEST_P(Zero, RanksComputeWhatOneProcessDoes) {
   if (launchers().empty()) GTEST_SKIP() << "no MPI is installed (scripts/packages.txt)";
+  if (GetParam() < 3 && !tests::all_tests()) GTEST_SKIP() << "a slow one: tests/run.sh --all";
   manual_seed(3);
   Classify graph;
   graph.enable_zero(GetParam(), kLeast);
@@ -171,6 +172,7 @@ class ZeroByNorms : public Zero {
 
 TEST_P(ZeroByNorms, RanksComputeWhatOneProcessDoes) {
   if (launchers().empty()) GTEST_SKIP() << "no MPI is installed (scripts/packages.txt)";
+  if (GetParam() != 2 && !tests::all_tests()) GTEST_SKIP() << "a slow one: tests/run.sh --all";
   manual_seed(3);
   ByNorms graph;
   graph.enable_zero(GetParam(), kLeast);
