@@ -29,8 +29,8 @@ void require_fits(Scalar value, DType dtype, const char* function, Location wher
 Tensor with_options(Tensor t, const TensorOptions& options, Location where);
 /// The dtype and the device of a tensor.
 TensorOptions options_of(const Tensor& like);
-/// A fresh tensor, on the device of `like` where that is no part of a graph.
-Tensor beside(const Tensor& fresh, const Tensor& like);
+/// A tensor of the host, fresh or given, as indices are, on the device of `like` where that is no part of a graph.
+Tensor beside(const Tensor& given, const Tensor& like, Location where = Location::current());
 
 /// A tensor of one value that its dtype can hold, on the device of `beside`, recorded where a call on that would be.
 Tensor filled(const Shape& shape, Scalar value, DType dtype, const Tensor& beside, Location where);

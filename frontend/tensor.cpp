@@ -713,8 +713,10 @@ TensorOptions detail::options_of(const Tensor& like) {
   return {like.dtype(), storage ? storage->device : Device()};
 }
 
-Tensor detail::beside(const Tensor& fresh, const Tensor& like) {
-  return fresh.impl()->storage ? contiguous_on(fresh, options_of(like).device) : fresh;
+Tensor detail::beside(const Tensor& given, const Tensor& like, Location where) {
+  const Device device = options_of(like).device;
+  const bool moves = !device.is_cpu() && given.impl()->storage && given.impl()->storage->device.is_cpu();
+  return moves ? copied_to(given, device, where) : given;
 }
 
 void detail::require_fits(Scalar value, DType dtype, const char* function, Location where) {

@@ -236,16 +236,6 @@ class Report {
   std::string picture_;
 };
 
-/// An Error on the ranks where it is not the first one's.
-void require_same(InferenceRanks& ranks, const char* what, const std::string& text) {
-  std::uint64_t length = text.size();
-  ranks.broadcast(&length, sizeof length);
-  std::string first = text;
-  first.resize(length);
-  ranks.broadcast(first.data(), first.size());
-  if (first != text) throw Error(what, "", "the first rank's, " + first, text);
-}
-
 /// What tells a file from others that were trained or cut otherwise: its size, and FNV-1a of its beginning, which has
 /// the names and shapes, and of 4 KiB at each 256th of it. Weights of gigabytes are not read twice.
 std::string fingerprint_of(const std::string& path) {
@@ -274,7 +264,7 @@ void start(InferenceModel& model, const Options& options, bool weights_needed) {
                 "none");
   }
   if (InferenceRanks* const ranks = model.ranks(); ranks != nullptr)
-    require_same(*ranks, "the weights", path.empty() ? "none" : fingerprint_of(path));
+    ranks->require_same("the weights", path.empty() ? "none" : fingerprint_of(path));
   model.start(options.execution.number(), path);
   if (options.execution.no_cuda_graph) model.use_cuda_graph(false);
 }
@@ -499,10 +489,10 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
                     std::to_string(description.tensor_ranks) +
                         " ranks, which have the tensors of the model in parts (enable_tensor_parallel)",
                     std::to_string(ranks->size()));
-      require_same(*ranks, "the program",
-                   std::string(description.generator) + ", graph " + std::string(description.graph_hash));
-      require_same(*ranks, "the options",
-                   std::string(a.given("bench") ? "--bench" : "--data") + ", batch " + std::to_string(o.batch));
+      ranks->require_same("the program",
+                          std::string(description.generator) + ", graph " + std::string(description.graph_hash));
+      ranks->require_same("the options",
+                          std::string(a.given("bench") ? "--bench" : "--data") + ", batch " + std::to_string(o.batch));
     }
     o.normalization.required = a.given("mean") || a.given("std");
     if (a.given("bench")) {

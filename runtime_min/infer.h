@@ -58,6 +58,8 @@ class InferenceRanks {
   virtual void set_time_limit(double seconds) = 0;
   /// The first one's bytes for everybody.
   virtual void broadcast(void* data, std::size_t bytes) = 0;
+  /// An Error on the ranks where the text of `what` is not the first one's.
+  virtual void require_same(const char* what, const std::string& text) = 0;
   /// Prints the error as one line and ends all of them; alone it returns the status.
   virtual int fail(const std::string& text, int status) = 0;
 };

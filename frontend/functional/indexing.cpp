@@ -51,13 +51,6 @@ Tensor cut_to(const char* function, const Tensor& source, const Tensor& index, L
   return cut;
 }
 
-/// A tensor of the host, as indices often are, on the device of what it is used with.
-Tensor on_device_of(const Tensor& x, const Tensor& given, Location where) {
-  const Device device = detail::options_of(x).device;
-  const bool moves = !device.is_cpu() && given.impl()->storage && given.impl()->storage->device.is_cpu();
-  return moves ? detail::copied_to(given, device, where) : given;
-}
-
 /// Positions that count from the end where negative, counted from the start.
 Tensor from_start(const Tensor& at, const Dim& size, const char* function, Location where) {
   // What is below all of them is said as it was given; what is above, the operator says.
@@ -372,7 +365,7 @@ Indexed indexed_rows(const char* function, const Tensor& x, const detail::IndexT
            "a tensor that is an index must be of i64, i32 or i8, got " + given.describe() +
                ": how many elements a mask selects is known only when it runs; where() and masked_fill() take one",
            where);
-    const Tensor at = on_device_of(x, checked_index(function, given, where), where);
+    const Tensor at = detail::beside(checked_index(function, given, where), x, where);
     for (std::size_t d = 0; rows.at.defined() && d < std::min(at.shape().rank(), rows.at.shape().rank()); ++d) {
       const Dim a = at.shape()[at.shape().rank() - 1 - d], b = rows.at.shape()[rows.at.shape().rank() - 1 - d];
       if (a != b && a != Dim(1) && b != Dim(1))
@@ -446,7 +439,7 @@ Tensor index_put(const Operand& x, const std::vector<TensorIndex>& indices, cons
   } else {
     values = full({}, given.scalar(), t.dtype(), where);
   }
-  values = on_device_of(t, values, where);
+  values = detail::beside(values, t, where);
   values = values.expand(wanted, where).reshape(flat, where);
   const Tensor places = rows.at.reshape({rows.at.shape().numel()}, where);
   const auto dim = static_cast<std::int64_t>(rows.dim);

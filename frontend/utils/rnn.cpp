@@ -53,7 +53,7 @@ PackedSequence pack_padded_sequence(const Tensor& input, const Tensor& lengths, 
   PackedSequence packed;
   packed.steps_ = options.batch_first ? input.transpose(0, 1, where) : input;
   packed.lengths_ = lengths.to(DType::i64, where);
-  if (!lengths.is_traced()) packed.lengths_ = graven::detail::beside(packed.lengths_, input);
+  packed.lengths_ = graven::detail::beside(packed.lengths_, input, where);
   return packed;
 }
 

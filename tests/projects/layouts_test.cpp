@@ -474,6 +474,19 @@ TEST_F(Layouts, InferencesComputeWhatOneProcessDoes) {
                 std::string::npos)
           << r.output;
     }
+    // A rank whose file is another one's, as a copy of earlier weights is.
+    const std::string own = (work() / two / "weights.safetensors").string(), other = path(two + "_other.safetensors");
+    std::string bytes = tests::read_file(own);
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    std::ofstream(other, std::ios::binary) << bytes;
+    const std::string call = kPlace.program(two, l) + " --data " + c.data + " --weights ";
+    const ProcessResult apart = run_ranks(
+        l, 2, "/bin/sh",
+        {"-c", "[ \"${PMI_RANK:-$OMPI_COMM_WORLD_RANK}\" = 0 ] && exec " + call + own + "; exec " + call + other},
+        work());
+    EXPECT_NE(apart.exit_status, 0);
+    EXPECT_NE(apart.output.find("error: rank 1: the weights: expected the first rank's, "), std::string::npos)
+        << apart.output;
     const ProcessResult r = run(two, 2, {"--data", "nowhere"});
     EXPECT_NE(r.exit_status, 0);
     EXPECT_NE(r.output.find("error: rank 0: nowhere"), std::string::npos) << r.output;
