@@ -387,6 +387,14 @@ TEST_F(Ranks, MistakesEndAll) {
       EXPECT_NE(r.exit_status, 0) << c.said;
       EXPECT_NE(r.output.find(c.said), std::string::npos) << c.said << "\n" << r.output;
     }
+    // Nothing is removed for a run that does not begin.
+    const std::string kept = read_file(path("three") + "/latest/manifest.json");
+    const std::string begins = program(l.name) + " --epochs 1 --overwrite --out " + path("three") + " --data ";
+    const ProcessResult apart = run(
+        l, 2, "/bin/sh",
+        {"-c", "[ \"${PMI_RANK:-$OMPI_COMM_WORLD_RANK}\" = 0 ] && exec " + begins + data + "; exec " + begins + other});
+    EXPECT_NE(apart.exit_status, 0);
+    EXPECT_EQ(read_file(path("three") + "/latest/manifest.json"), kept) << apart.output;
     for (const Launcher& engine : all_launchers())
       if (engine.name != l.name) {
         const ProcessResult r = run(l, 2, program(engine.name), options("", {}));
