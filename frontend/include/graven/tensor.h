@@ -154,8 +154,8 @@ class Tensor {
   Tensor clone(Location where = Location::current()) const;
   Tensor contiguous(Location where = Location::current()) const;
   Tensor to(DType dtype, Location where = Location::current()) const;
-  /// A copy on the device, or the tensor itself where it lies there. Not of a tensor that is part of autograd, nor
-  /// within build().
+  /// A copy on the device, through which gradients flow back, or the tensor itself where it lies there. Not within
+  /// build().
   Tensor to(const Device& device, Location where = Location::current()) const;
   Tensor cpu(Location where = Location::current()) const;
   Tensor cuda(int index = 0, Location where = Location::current()) const;
