@@ -267,7 +267,7 @@ std::vector<Tensor> apply(const ir::OpDef& op, std::vector<Tensor> inputs, ir::A
   put_on_one_device(op, inputs, where);
   require_registered(inputs, where);
   try {
-    std::vector<Tensor> outputs = eager::run(op, inputs, attributes);
+    std::vector<Tensor> outputs = eager::run(op, inputs, attributes, where);
     record_on_tape(op, inputs, outputs, attributes, where);
     return outputs;
   } catch (UserError& e) {

@@ -31,7 +31,7 @@ struct KernelCall {
   std::vector<std::pair<std::string, ConfigField>> config = {};  ///< its fields, in the order of the struct
   std::vector<std::string> template_arguments = {};              ///< besides the epilogue
   bool reference = false;       ///< call kernels/reference (a dtype or layout the fast kernels do not cover)
-  bool checks_indices = false;  ///< one in its data may be out of range: CPU kernels take a last argument `where`
+  bool checks_indices = false;  ///< one in its data may be out of range: kernels take a last argument `where`
   /// Scratch, at the symbols' maxima; 0: none is passed. Nothing: the function never takes any.
   std::optional<std::int64_t> workspace_bytes = {};
   /// Of a variadic input's tensors: the argument `sizes`, as many numbers a tensor as the kernel takes; empty: their

@@ -40,13 +40,14 @@ void require_device(const Device& device);
 std::shared_ptr<std::byte> allocate_on_device(const Device& device, std::size_t bytes);
 
 // Copies, each behind all that the device was given before. The host's side has been read, or is there, when they
-// return. A number (1, 4 or 8 bytes) is sent to a device without waiting for it.
+// return. A number (1, 4 or 8 bytes) is sent to a device without waiting for it. What the host waits for is a UserError
+// where a call before found a number in its data out of range: its layer, its line, the number and its position.
 void copy_to_device(const Device& device, std::byte* to, const std::byte* from, std::size_t bytes);
 void copy_to_host(const Device& device, std::byte* to, const std::byte* from, std::size_t bytes);
 /// Within the device; the copy is in its order when this returns.
 void copy_on_device(const Device& device, std::byte* to, const std::byte* from, std::size_t bytes);
 void clear_on_device(const Device& device, std::byte* data, std::size_t bytes);
-/// Waits for all that the device was given.
+/// Waits for all that the device was given. UserError as for copies to the host.
 void synchronize_device(const Device& device);
 /// The cudaStream_t that work is given to.
 void* stream_of_device(const Device& device);

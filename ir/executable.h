@@ -13,13 +13,14 @@
 
 namespace graven::ir {
 
-/// What the training loop says of a run.
+/// What a caller says of a run.
 struct StepNumbers {
   std::vector<double> learning_rates = {};  ///< one per optimizer group, in order; empty for inference
   std::int64_t step = 0;                    ///< counts training steps, from 1
   std::int64_t seed = 0;                    ///< of random operators
   std::int64_t part = 0, parts = 1;         ///< of a step that has several: only the last one updates
   std::int64_t draw = 0;                    ///< counts the parts of all steps, from 1
+  std::string where = {};                   ///< the line that calls an operator that is run by itself
 };
 
 /// Of a graph that was compiled for a device (CompileOptions::device) all memory below is that device's, and work is in
@@ -31,7 +32,8 @@ class Executable {
   /// The memory must outlive the executable; what either side writes, the other sees.
   virtual void bind(const std::string& name, void* data, std::size_t bytes) = 0;
   /// Runs once: inputs and outputs in the graph's order, row-major; `symbols` in the order of Graph::symbols().
-  /// UserError when an index in the data is out of range. Not for two threads at a time.
+  /// UserError when an index in the data is out of range; a device says so when it is next waited for. Not for two
+  /// threads at a time.
   virtual void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
                    const std::vector<std::int64_t>& symbols, const StepNumbers& numbers) = 0;
   /// Recomputes what depends on weights only (packed and folded weights). Called after any bound weight changed, before

@@ -22,26 +22,26 @@ namespace {
 using json::Item;
 using json::Kind;
 
-/// Where the reader is: "nodes[3].inputs[0]". Lives on the stack; spelled out only when something is wrong.
-struct Place {
-  const Place* parent = nullptr;
-  std::string_view key = {};
-  std::ptrdiff_t index = -1;
-
-  Place at(std::string_view k) const { return {this, k, -1}; }
-  Place at(std::size_t i) const { return {this, {}, static_cast<std::ptrdiff_t>(i)}; }
-  std::string to_string() const {
-    std::string s = parent ? parent->to_string() : std::string();
-    if (index >= 0) return s + "[" + std::to_string(index) + "]";
-    if (key.empty()) return s;
-    if (!s.empty()) s += '.';
-    for (char c : key.substr(0, 100))  // keys are the file's: a terminal must survive them
-      s += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-    return s;
-  }
-};
-
 class Reader {
+  /// Where the reader is: "nodes[3].inputs[0]". Lives on the stack; spelled out only when something is wrong.
+  struct Place {
+    const Place* parent = nullptr;
+    std::string_view key = {};
+    std::ptrdiff_t index = -1;
+
+    Place at(std::string_view k) const { return {this, k, -1}; }
+    Place at(std::size_t i) const { return {this, {}, static_cast<std::ptrdiff_t>(i)}; }
+    std::string to_string() const {
+      std::string s = parent ? parent->to_string() : std::string();
+      if (index >= 0) return s + "[" + std::to_string(index) + "]";
+      if (key.empty()) return s;
+      if (!s.empty()) s += '.';
+      for (char c : key.substr(0, 100))  // keys are the file's: a terminal must survive them
+        s += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+      return s;
+    }
+  };
+
  public:
   Reader(std::string_view text, const std::string& file, const ConstantLoader& load_constant)
       : file_(file), load_constant_(load_constant), document_(text, file, kMaximumNesting) {}

@@ -29,6 +29,11 @@ std::string place_of(const Origins& origins) {
   return {};
 }
 
+std::string described(const Origins& origins) {
+  const std::string owner = owner_of(origins), place = place_of(origins);
+  return owner + (owner.empty() || place.empty() ? "" : ", ") + place;
+}
+
 std::vector<std::string> modules_of(const Origins& origins) {
   std::vector<std::string> modules;
   for (const Origin& o : origins)

@@ -33,6 +33,9 @@ std::string owner_of(const Origins& origins);
 /// The line of user code that a node is filed under, "mlp.cpp:8". Empty when there is none.
 std::string place_of(const Origins& origins);
 
+/// Both, for whoever reads of it: "model.words, mlp.cpp:8".
+std::string described(const Origins& origins);
+
 /// All modules of the origins, without repeats, in their order.
 std::vector<std::string> modules_of(const Origins& origins);
 

@@ -70,6 +70,7 @@ struct PlannedCall {
   cuda::StandIns stand_ins;
   bool mixes_types = false;  ///< an elementwise call whose types differ in size
   std::vector<std::byte> rule_options;
+  std::string where;
 };
 
 ir::ConfigField at_sizes(const ir::ConfigField& field, const ir::SymbolSizes& sizes) {
@@ -255,6 +256,7 @@ class CudaGraph : public ir::Executable {
         cuda::allocate(device_.index, static_cast<std::size_t>(project_.plan.arena_bytes()));
     arena_ = borrowed.get();
     in_place(inputs, outputs, [&] {
+      where_ = numbers.where;
       make_ready(context, {}, {});
       if (!numbers.learning_rates.empty()) send(context, numbers);
       make_calls(context, {}, prepared_ ? kStep : kAll);
@@ -314,7 +316,7 @@ class CudaGraph : public ir::Executable {
   }
 
   PlannedCall planned(const Step& step, const ir::Node& node) const {
-    PlannedCall call{&step, nullptr, {}, false, {}};
+    PlannedCall call{&step, nullptr, {}, false, {}, ir::described(node.origins)};
     FunctorForm form = FunctorForm::none;
     const std::vector<ir::DType> types = pointer_types(graph(), node, step.call);
     if (node.op->rule != nullptr) {
@@ -384,6 +386,7 @@ class CudaGraph : public ir::Executable {
     arguments.tensors = tensors.data();
     arguments.sizes = list_sizes.data();
     arguments.rule_options = planned.rule_options.data();
+    arguments.where = options_.one_operator ? where_.c_str() : planned.where.c_str();
     const cuda::Program::Use use(*program_, planned.stand_ins, number);
     planned.thunk(arguments);
   }
@@ -588,6 +591,7 @@ class CudaGraph : public ir::Executable {
   std::set<std::vector<std::int64_t>> ready_;  ///< sizes whose kernels are compiled
   std::map<ir::ValueId, void*> bound_;
   bool moved_ = false, prepared_ = false, sent_ = false;
+  std::string where_;  ///< of an operator that is run by itself
   std::shared_ptr<std::byte> memory_;
   std::byte *arena_ = nullptr, *numbers_ = nullptr;
   std::map<ir::ValueId, std::byte*> own_, gradients_;  ///< the latter by parameter

@@ -143,8 +143,10 @@ class Table {
           argument = "a.sizes";
           break;
         case Kind::workspace:
-        case Kind::where:
           continue;
+        case Kind::where:
+          argument = "a.where";
+          break;
         default: {
           const bool writes = a.kind == Kind::output || ir::lowered(*node.op).inputs[a.index].donated();
           argument = fmt::format("static_cast<{}{}{}>(a.tensors[{}])", writes ? "" : "const ", type_name(types[tensor]),

@@ -399,9 +399,7 @@ class Writer {
       case Kind::where:
         break;
     }
-    if (!style_.says_where) return std::nullopt;
-    const std::string owner = call.owner(),
-                      where = owner + (owner.empty() || call.location.empty() ? "" : ", ") + call.location;
+    const std::string where = ir::described(node(step).origins);
     if (where.empty()) return std::nullopt;
     return string_literal(where);
   }

@@ -27,7 +27,6 @@ struct CallStyle {
   std::string release_header = "";
   int shared_by_ranks = 0;          ///< ir::Sharding::stage of a program that may be one of several ranks
   bool numbers_from_hyper = false;  ///< of every kernel: where they lie on the device (ir/call.h)
-  bool says_where = true;           ///< kernels are told whose indices they are given, for errors when they run
 };
 
 /// A library that kernels call.

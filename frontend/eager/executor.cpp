@@ -13,6 +13,7 @@
 #include "graven/threads.h"
 #include "ir/analysis.h"
 #include "ir/call.h"
+#include "ir/data_error.h"
 #include "ir/diagnostic.h"
 #include "ir/element_rule.h"
 #include "ir/ops.h"
@@ -637,13 +638,7 @@ struct Executor::Impl {
         s.thunk({*p.threads, &s.call, &s.broadcast, tensors.data(), s.count, s.sizes,
                  s.workspace >= 0 ? scratch + s.workspace : nullptr});
       } catch (const std::exception& e) {  // an index in the data is out of range
-        const std::string text = e.what();
-        const std::size_t colon = text.find(": ");
-        const std::string kernel = text.substr(0, colon);
-        if (colon == std::string::npos || ir::find_op(kernel) == nullptr) throw UserError(text);
-        UserError error(text.substr(colon + 2));
-        error.in("", kernel);
-        throw error;
+        throw ir::data_error(e.what());
       }
     }
     if (watched && !first_step.empty()) {

@@ -57,7 +57,7 @@ ir::Device device_of(const std::vector<Tensor>& tensors) {
 class OnHost : public Runner {
  public:
   explicit OnHost(ir::Graph graph) : executor_(lowered(std::move(graph))) {}
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs) const override {
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, Location) const override {
     executor_.run(inputs, outputs);
   }
 
@@ -73,9 +73,11 @@ class OnDevice : public Runner {
  public:
   OnDevice(const ir::Graph& graph, const ir::Device& device)
       : executable_(ir::compile(graph, {.device = device, .one_operator = true})) {}
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs) const override {
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, Location where) const override {
     const std::lock_guard lock(mutex_);
-    executable_->run({inputs.begin(), inputs.end()}, {outputs.begin(), outputs.end()}, {}, {});
+    ir::StepNumbers numbers;
+    if (where.line != 0) numbers.where = fmt::format("{}:{}", where.file_name(), where.line);
+    executable_->run({inputs.begin(), inputs.end()}, {outputs.begin(), outputs.end()}, {}, numbers);
   }
 
  private:
@@ -256,7 +258,7 @@ std::shared_ptr<const OperatorProgram> make_program(const ir::OpDef& op, const s
 
 std::vector<Tensor> run_program(const Runner& runner, const ir::Device& device,
                                 const std::vector<ir::TensorType>& results, const std::vector<Tensor>& rows,
-                                const std::vector<Tensor>& updated = {}) {
+                                const std::vector<Tensor>& updated, Location where) {
   std::vector<const void*> in;
   for (const Tensor& t : rows) in.push_back(t.impl()->place());
   std::vector<Tensor> outputs;
@@ -267,7 +269,7 @@ std::vector<Tensor> run_program(const Runner& runner, const ir::Device& device,
     out.push_back(outputs.back().impl()->place());
   }
   for (const Tensor& t : updated) out.push_back(t.impl()->place());
-  runner.run(in, out);
+  runner.run(in, out, where);
   return outputs;
 }
 
@@ -292,7 +294,8 @@ void run_update_on_device(const ir::OpDef& op, const std::vector<Tensor>& inputs
 
 }  // namespace
 
-std::vector<Tensor> run(const ir::OpDef& op, const std::vector<Tensor>& inputs, const ir::Attributes& attributes) {
+std::vector<Tensor> run(const ir::OpDef& op, const std::vector<Tensor>& inputs, const ir::Attributes& attributes,
+                        Location where) {
   static auto* const cache = new Cache<OperatorProgram>;
   const ir::Device device = device_of(inputs);
   if (!device.is_cpu() && ir::input_of(op, ir::InputRole::rate) < op.inputs.size()) {
@@ -306,7 +309,7 @@ std::vector<Tensor> run(const ir::OpDef& op, const std::vector<Tensor>& inputs, 
     rows.push_back(detail::contiguous_on(inputs[i], device));
     if (std::count(program->updated.begin(), program->updated.end(), i) != 0) updated.push_back(rows.back());
   }
-  const std::vector<Tensor> outputs = run_program(*program->runner, device, program->results, rows, updated);
+  const std::vector<Tensor> outputs = run_program(*program->runner, device, program->results, rows, updated, where);
   for (std::size_t k = 0; k < updated.size(); ++k) write_back(updated[k], inputs[program->updated[k]]);
   return outputs;
 }
@@ -383,7 +386,7 @@ std::shared_ptr<const GradientProgram> gradient_of(const ir::OpDef& op, const st
 std::vector<Tensor> run(const GradientProgram& program, const std::vector<Tensor>& inputs) {
   std::vector<Tensor> rows;
   for (const Tensor& t : inputs) rows.push_back(detail::contiguous_on(t, program.device));
-  return run_program(*program.runner, program.device, program.results, rows);
+  return run_program(*program.runner, program.device, program.results, rows, {}, {});
 }
 
 }  // namespace graven::eager

@@ -17,14 +17,16 @@ namespace graven::eager {
 class Runner {
  public:
   virtual ~Runner() = default;
-  /// In the graph's order, row-major, in memory of where it runs.
-  virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs) const = 0;
+  /// In the graph's order, row-major, in memory of where it runs. UserError where a number in the data is out of range;
+  /// a device says so, and `where`, when it is next waited for.
+  virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs, Location where) const = 0;
 };
 
 /// Runs op(inputs) now. Inputs are any strides; absent ones undefined. Inputs that are donated (updates of parameters)
 /// hold their new values then, which are not among the results. All of them are on one device, where it runs, but for
 /// numbers of the host, tensors without dimensions, that stand beside others.
-std::vector<Tensor> run(const ir::OpDef& op, const std::vector<Tensor>& inputs, const ir::Attributes& attributes);
+std::vector<Tensor> run(const ir::OpDef& op, const std::vector<Tensor>& inputs, const ir::Attributes& attributes,
+                        Location where = {});
 
 /// The gradient rule of an operator on these types, as a program: inputs are the gradients of its first
 /// `gradient_outputs` outputs, then the operator's inputs and outputs that the rule reads; outputs are the gradients of

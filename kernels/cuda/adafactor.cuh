@@ -9,6 +9,7 @@
 
 #include "../config/adafactor.h"
 #include "block.cuh"
+#include "call_faults.cuh"
 #include "context.cuh"
 #include "reduce.cuh"
 #include "scalar_math.cuh"
@@ -100,8 +101,8 @@ __device__ inline void add_squares(const adafactor_list<T>& list, const Element&
 /// The means of rows, a block each in turn, or of elements; and the parameter's squares.
 template <class T>
 __global__ void adafactor_rows_kernel(adafactor_list<T> list, adafactor_config config, const double* lr,
-                                      const std::int64_t* number) {
-  if (*number == 0) return;
+                                      const std::int64_t* number, const call_fault* fault) {
+  if (!updates(number, fault)) return;
   const adafactor_step<T> step = adafactor_at_step<T>(config, lr, number);
   const unsigned t = blockIdx.y;
   const T* const grad = list.grads[t];
@@ -128,8 +129,8 @@ __global__ void adafactor_rows_kernel(adafactor_list<T> list, adafactor_config c
 /// The means of columns, a thread each.
 template <class T>
 __global__ void adafactor_columns_kernel(adafactor_list<T> list, adafactor_config config, const double* lr,
-                                         const std::int64_t* number) {
-  if (*number == 0) return;
+                                         const std::int64_t* number, const call_fault* fault) {
+  if (!updates(number, fault)) return;
   const adafactor_step<T> step = adafactor_at_step<T>(config, lr, number);
   const unsigned t = blockIdx.y;
   if (list.row_vars[t] == nullptr) return;
@@ -162,16 +163,16 @@ __global__ void adafactor_means_kernel(adafactor_list<T> list) {
 
 template <class T>
 __global__ void adafactor_changes_kernel(adafactor_list<T> list, adafactor_config config, const double* lr,
-                                         const std::int64_t* number) {
-  if (*number == 0) return;
+                                         const std::int64_t* number, const call_fault* fault) {
+  if (!updates(number, fault)) return;
   const adafactor_step<T> step = adafactor_at_step<T>(config, lr, number);
   add_squares<1>(list, [&](std::int64_t i) { return adafactor_change(list, step, i); });
 }
 
 template <class T>
 __global__ void adafactor_apply_kernel(adafactor_list<T> list, adafactor_config config, const double* lr,
-                                       const std::int64_t* number) {
-  if (*number == 0) return;
+                                       const std::int64_t* number, const call_fault* fault) {
+  if (!updates(number, fault)) return;
   const adafactor_step<T> step = adafactor_at_step<T>(config, lr, number);
   const unsigned t = blockIdx.y;
   const double* const sums = list.sums + 2 * static_cast<std::int64_t>(t) * gridDim.x;
@@ -193,12 +194,14 @@ __global__ void adafactor_apply_kernel(adafactor_list<T> list, adafactor_config 
 
 #ifndef __CUDACC_RTC__
 
-/// `lr` and `step`, which counts from 1, lie on the device; in step 0 nothing is changed.
+/// `lr` and `step`, which counts from 1, lie on the device; in step 0 nothing is changed, nor behind a
+/// number out of range (call_faults.cuh).
 template <class T>
 void adafactor(CudaContext& context, const adafactor_config& config, std::int64_t count, T* const* params,
                const plain_t<T>* const* grads, plain_t<T>* const* row_vars, plain_t<T>* const* col_vars,
                plain_t<T>* const* variances, const std::int64_t* sizes, const double* lr, const std::int64_t* step) {
   using List = adafactor_list<T>;
+  const call_fault* const fault = fault_of_calls(context);
   for (std::int64_t first = 0; first < count; first += List::kTensors) {
     List list{};
     const std::int64_t tensors = count - first < List::kTensors ? count - first : List::kTensors;
@@ -228,11 +231,11 @@ void adafactor(CudaContext& context, const adafactor_config& config, std::int64_
       list.means[t] = workspace;
       workspace += list.matrices[t];
     }
-    launch(context, "adafactor_rows", &adafactor_rows_kernel<T>, shape, list, config, lr, step);
-    launch(context, "adafactor_columns", &adafactor_columns_kernel<T>, shape, list, config, lr, step);
+    launch(context, "adafactor_rows", &adafactor_rows_kernel<T>, shape, list, config, lr, step, fault);
+    launch(context, "adafactor_columns", &adafactor_columns_kernel<T>, shape, list, config, lr, step, fault);
     launch(context, "adafactor_means", &adafactor_means_kernel<T>, shape, list);
-    launch(context, "adafactor_changes", &adafactor_changes_kernel<T>, shape, list, config, lr, step);
-    launch(context, "adafactor", &adafactor_apply_kernel<T>, shape, list, config, lr, step);
+    launch(context, "adafactor_changes", &adafactor_changes_kernel<T>, shape, list, config, lr, step, fault);
+    launch(context, "adafactor", &adafactor_apply_kernel<T>, shape, list, config, lr, step, fault);
   }
 }
 

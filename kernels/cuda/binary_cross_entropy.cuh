@@ -4,34 +4,47 @@
 //
 //   binary_cross_entropy(context, binary_cross_entropy_config{.n = 64}, loss, x, t);
 //
-// Anything outside of [0, 1] makes its loss NaN: a device cannot throw. 12 bytes a float are read and written, 16 of a
-// tensor at a time (elementwise.cuh).
+// Anything outside of [0, 1] makes its loss NaN, and is found when the host next waits for the device
+// (call_faults.cuh). 12 bytes a float are read and written.
 #pragma once
 
 #include "../config/binary_cross_entropy.h"
+#include "call_faults.cuh"
 #include "context.cuh"
-#include "elementwise.cuh"
+#include "items.cuh"
 #include "scalar_math.cuh"
 
 namespace graven::kernels {
 
-/// Of a probability and a target.
-struct binary_cross_entropy_loss {
-  static constexpr int inputs = 2;
-  template <class T>
-  GRAVEN_DEVICE static T apply(T p, T q) {
-    const bool valid = p >= T(0) && p <= T(1) && q >= T(0) && q <= T(1);
-    const T value = (q - T(1)) * math::max(math::log1p(-p), T(-100)) - q * math::max(math::log(p), T(-100));
-    return valid ? value : static_cast<T>(__builtin_nan(""));
-  }
+template <class T>
+struct probability_and_target {
+  T p, q;
 };
+
+template <int Items, class Index, class T>
+__global__ void binary_cross_entropy_kernel(Index n, probability_check check, T* __restrict__ loss,
+                                            const T* __restrict__ x, const T* __restrict__ t) {
+  for_items<Items, probability_and_target<T>>(
+      n, [&](Index i) { return probability_and_target<T>{x[i], t[i]}; },
+      [&](Index i, probability_and_target<T> both) {
+        const auto [p, q] = both;
+        const bool is_input = check(static_cast<double>(p), false, i);
+        const bool is_target = check(static_cast<double>(q), true, i);
+        const T value = (q - T(1)) * math::max(math::log1p(-p), T(-100)) - q * math::max(math::log(p), T(-100));
+        loss[i] = is_input && is_target ? value : static_cast<T>(__builtin_nan(""));
+      });
+}
 
 #ifndef __CUDACC_RTC__
 
 template <class T>
 void binary_cross_entropy(CudaContext& context, const binary_cross_entropy_config& config, T* loss, const T* x,
                           const T* t) {
-  elementwise<binary_cross_entropy_loss>(context, elementwise_config{.n = config.n}, loss, x, t);
+  const probability_check check = check_probabilities(context, "binary_cross_entropy", config.n);
+  with_items(config.n, config.n, [&]<class Index, int Items>() {
+    launch(context, "binary_cross_entropy", &binary_cross_entropy_kernel<Items, Index, T>, items_shape(config.n, Items),
+           config.n, check, loss, x, t);
+  });
 }
 
 #endif  // __CUDACC_RTC__

@@ -227,6 +227,11 @@ class CudaContext {
     if (slot == nullptr) slot = std::make_shared<Library>(stream_);
     return *static_cast<Library*>(slot.get());
   }
+  /// Nullptr before they are first asked for.
+  template <class Library>
+  Library* find_library() const {
+    return static_cast<Library*>(libraries_[Library::slot].get());
+  }
 
  private:
   void reserve(std::size_t bytes) {

@@ -10,8 +10,9 @@
 //                 logits, labels, weight);
 //
 // A row whose label is ignore_index has no loss and no gradient. Any other label outside [0, classes) makes the loss
-// and its row's gradient NaN: a device cannot throw. weight may be nullptr. probabilities may be the logits, or nullptr
-// when nobody needs the gradient; dlogits may be the probabilities.
+// and its row's gradient NaN, and is found when the host next waits for the device (call_faults.cuh). weight may be
+// nullptr. probabilities may be the logits, or nullptr when nobody needs the gradient; dlogits may be the
+// probabilities.
 //
 // Rows are shared as rows.cuh says. Up to 8192 floats of a row stay in registers: logits are read once, probabilities
 // written once. Longer rows, a block of 1024 threads each, are read twice, backwards the second time: of a row of
@@ -21,6 +22,7 @@
 
 #include "../config/cross_entropy.h"
 #include "block.cuh"
+#include "call_faults.cuh"
 #include "context.cuh"
 #include "reduce.cuh"
 #include "rows.cuh"
@@ -70,8 +72,8 @@ __device__ inline T spread_of(const row_cut<T, Index>& cut, Index i, const T (&x
 /// The row is held in registers: `Held` vectors in each of its `Threads` threads.
 template <int Threads, int Held, class T>
 __global__ void __launch_bounds__(kRowBlockOf<Threads>)
-    cross_entropy_kernel(cross_entropy_config config, bool aligned, T* losses, T* probabilities, const T* logits,
-                         const std::int64_t* labels, const T* weight) {
+    cross_entropy_kernel(cross_entropy_config config, index_check check, bool aligned, T* losses, T* probabilities,
+                         const T* logits, const std::int64_t* labels, const T* weight) {
   constexpr int N = kVectorWidth<T>;
   for_each_row<Threads>(config.rows, [&](std::int64_t row, int lane) {
     const row_cut<T> cut(row, config.rows, config.classes, aligned);
@@ -105,15 +107,18 @@ __global__ void __launch_bounds__(kRowBlockOf<Threads>)
         cut.store(probabilities, lane + v * Threads, x[v]);
       }
     }
-    if (lane == 0 && row < config.rows) losses[row] = own.loss(config, shift, spread);
+    if (lane == 0 && row < config.rows) {
+      if (own.label != config.ignore_index) check(own.label, row);
+      losses[row] = own.loss(config, shift, spread);
+    }
   });
 }
 
 /// A block a row, which is read twice.
 template <class T>
 __global__ void __launch_bounds__(kLongRowBlock)
-    cross_entropy_long_kernel(cross_entropy_config config, bool aligned, T* losses, T* probabilities, const T* logits,
-                              const std::int64_t* labels, const T* weight) {
+    cross_entropy_long_kernel(cross_entropy_config config, index_check check, bool aligned, T* losses, T* probabilities,
+                              const T* logits, const std::int64_t* labels, const T* weight) {
   constexpr int N = kVectorWidth<T>, kAtOnce = 16 / static_cast<int>(sizeof(T));
   for_each_row<kLongRowBlock>(config.rows, [&](std::int64_t row, int lane) {
     const row_cut<T, std::int64_t> cut(row, config.rows, config.classes, aligned);
@@ -149,17 +154,24 @@ __global__ void __launch_bounds__(kLongRowBlock)
       }
       if (config.label_smoothing > 0) spread = row_reduce<sum_of, kLongRowBlock>(spread);
     }
-    if (lane == 0) losses[row] = own.loss(config, shift, spread);
+    if (lane == 0) {
+      if (own.label != config.ignore_index) check(own.label, row);
+      losses[row] = own.loss(config, shift, spread);
+    }
   });
 }
 
 /// One block: the sum of the rows' weights, and of the classes' where their labels are smoothed.
 template <class T>
 __global__ void __launch_bounds__(kLongRowBlock)
-    cross_entropy_weights_kernel(cross_entropy_config config, T* sums, const std::int64_t* labels, const T* weight) {
+    cross_entropy_weights_kernel(cross_entropy_config config, index_check check, T* sums, const std::int64_t* labels,
+                                 const T* weight) {
   T rows = 0, classes = 0;
 #pragma unroll 4
-  for (std::int64_t r = threadIdx.x; r < config.rows; r += kLongRowBlock) rows += row_weight(config, labels[r], weight);
+  for (std::int64_t r = threadIdx.x; r < config.rows; r += kLongRowBlock) {
+    if (labels[r] != config.ignore_index) check(labels[r], r);
+    rows += row_weight(config, labels[r], weight);
+  }
   if (weight != nullptr) {
 #pragma unroll 4
     for (std::int64_t c = threadIdx.x; c < config.classes; c += kLongRowBlock) classes += weight[c];
@@ -252,21 +264,24 @@ __global__ void cross_entropy_backward_kernel(cross_entropy_config config, divid
 /// loss: [rows] for reduction 0, else one value.
 template <class T>
 void cross_entropy(CudaContext& context, const cross_entropy_config& config, T* loss, plain_t<T>* probabilities,
-                   const T* logits, const std::int64_t* labels, const plain_t<T>* weight = nullptr) {
+                   const T* logits, const std::int64_t* labels, const plain_t<T>* weight = nullptr,
+                   const char* where = "") {
   constexpr int N = kVectorWidth<T>;
   T* losses = loss;
   if (config.reduction != 0)
     losses = static_cast<T*>(context.workspace(static_cast<std::size_t>(config.rows) * sizeof(T)));
   const bool aligned = aligned_for_vectors<N>(logits, probabilities);
+  const index_check check = check_index(context, "cross_entropy", config.classes, where, "label");
   for_row_size<T>(
       config.classes,
       [&]<int Threads, int Held>(std::integral_constant<int, Threads>, std::integral_constant<int, Held>) {
         launch(context, "cross_entropy", &cross_entropy_kernel<Threads, Held, T>,
-               row_launch_shape<Threads>(config.rows), config, aligned, losses, probabilities, logits, labels, weight);
+               row_launch_shape<Threads>(config.rows), config, check, aligned, losses, probabilities, logits, labels,
+               weight);
       },
       [&] {
         launch(context, "cross_entropy", &cross_entropy_long_kernel<T>, row_launch_shape<kLongRowBlock>(config.rows),
-               config, aligned, losses, probabilities, logits, labels, weight);
+               config, check, aligned, losses, probabilities, logits, labels, weight);
       });
   if (config.reduction == 0) return;
   launch(context, "cross_entropy", &cross_entropy_total_kernel<T>, launch_shape(1, kLongRowBlock), config, loss,
@@ -275,13 +290,14 @@ void cross_entropy(CudaContext& context, const cross_entropy_config& config, T* 
 
 template <class T>
 void cross_entropy_backward(CudaContext& context, const cross_entropy_config& config, T* dlogits, const T* dloss,
-                            const T* probabilities, const std::int64_t* labels, const plain_t<T>* weight = nullptr) {
+                            const T* probabilities, const std::int64_t* labels, const plain_t<T>* weight = nullptr,
+                            const char* where = "") {
   constexpr int N = kVectorWidth<T>;
   const std::int64_t n = config.rows * config.classes;
   T* sums = static_cast<T*>(context.workspace(2 * sizeof(T)));
   if (n == 0) return;
   launch(context, "cross_entropy_backward", &cross_entropy_weights_kernel<T>, launch_shape(1, kLongRowBlock), config,
-         sums, labels, weight);
+         check_index(context, "cross_entropy", config.classes, where, "label"), sums, labels, weight);
   const bool aligned = aligned_for_vectors<N>(dlogits, probabilities);
   const auto backward = [&]<class Index>() {
     launch(context, "cross_entropy_backward", &cross_entropy_backward_kernel<Index, T>, launch_shape(divide_up(n, N)),

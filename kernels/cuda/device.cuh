@@ -7,6 +7,7 @@
 //   weights.download(device);                    // device -> host; waits for the stream
 #pragma once
 
+#include "call_faults.cuh"
 #include "context.cuh"
 #include "recorded_calls.cuh"
 
@@ -34,7 +35,8 @@ class CudaDevice {
 
   int number() const { return context_.device(); }
   CudaContext& execution() { return context_; }
-  void synchronize() const { context_.synchronize(); }
+  /// Waits for what it was given; an error where a number in the data was out of range.
+  void synchronize() const { finish_calls(context_); }
   template <class F>
   void rehearse(const F& calls) {
     context_.rehearse(calls);

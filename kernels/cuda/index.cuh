@@ -15,11 +15,13 @@
 //
 // Sums are in the order of the index: what may meet in one place is added by one thread; of several written to one
 // place the last stays. y may be x in scatter and scatter_add, and base, which may be absent, in index_add. An index
-// outside of its dimension reads NaN (0 of integers) and writes nothing: a device cannot throw.
+// outside of its dimension reads NaN (0 of integers), writes nothing, and is found when the host next waits for the
+// device (call_faults.cuh).
 #pragma once
 
 #include "../config/index.h"
 #include "../cpu/dtype.h"
+#include "call_faults.cuh"
 #include "elementwise.cuh"
 #include "key_sort.cuh"
 #include "strided_copy.cuh"
@@ -36,13 +38,13 @@ GRAVEN_DEVICE inline T unread() {
 
 /// `view`: where an element of the index points to in x, but for `step` times what the index says.
 template <int Items, class Index, class T>
-__global__ void gather_kernel(Index n, strided_view<Index> view, Index step, std::int64_t size, T* __restrict__ y,
+__global__ void gather_kernel(Index n, strided_view<Index> view, Index step, index_check check, T* __restrict__ y,
                               const T* __restrict__ x, const std::int64_t* __restrict__ index) {
   for_items<Items, T>(
       n,
       [&](Index i) {
         const std::int64_t from = index[i];
-        return from >= 0 && from < size ? x[strided_place(view, i) + static_cast<Index>(from) * step] : unread<T>();
+        return check(from, i) ? x[strided_place(view, i) + static_cast<Index>(from) * step] : unread<T>();
       },
       [&](Index i, T value) { y[i] = value; });
 }
@@ -50,7 +52,7 @@ __global__ void gather_kernel(Index n, strided_view<Index> view, Index step, std
 /// A thread a line along dim: of `length` elements, `index_step` apart in the index, for places `x_step` apart in y.
 template <bool Add, class Index, class T>
 __global__ void scatter_kernel(Index lines, strided_view<Index> index_view, strided_view<Index> x_view, Index length,
-                               Index index_step, Index x_step, std::int64_t size, T* y, const std::int64_t* index,
+                               Index index_step, Index x_step, index_check check, T* y, const std::int64_t* index,
                                const T* source) {
   for (Index line = static_cast<Index>(first_item()); line < lines; line += static_cast<Index>(item_stride())) {
     const Index first = strided_place(index_view, line);
@@ -58,7 +60,7 @@ __global__ void scatter_kernel(Index lines, strided_view<Index> index_view, stri
     for (Index k = 0; k < length; ++k) {
       const Index at = first + k * index_step;
       const std::int64_t place = index[at];
-      if (place < 0 || place >= size) continue;
+      if (!check(place, at)) continue;
       T& target = to[static_cast<Index>(place) * x_step];
       target = Add ? static_cast<T>(wrapping_t<T>(target) + wrapping_t<T>(source[at])) : source[at];
     }
@@ -71,12 +73,12 @@ struct scatter_places {
   const std::int64_t* data;
   strided_view<Index> view;
   Index step;
-  std::int64_t size;
+  index_check check;
 
   __device__ Entry entry(std::int64_t, std::int64_t i) const {
     const std::int64_t to = data[i];
     const std::uint64_t key =
-        to >= 0 && to < size
+        check(to, i)
             ? static_cast<std::uint64_t>(strided_place(view, static_cast<Index>(i)) + static_cast<Index>(to) * step)
             : sort_last_key<Entry>::value;
     return sort_entry<Entry>(key, static_cast<std::uint64_t>(i));
@@ -86,11 +88,12 @@ struct scatter_places {
 template <class Entry>
 struct index_rows {
   const std::int64_t* data;
-  std::int64_t size, skipped;
+  index_check check;
+  std::int64_t skipped;
 
   __device__ Entry entry(std::int64_t, std::int64_t k) const {
     const std::int64_t to = data[k];
-    const bool counts = to >= 0 && to < size && to != skipped;
+    const bool counts = check(to, k) && to != skipped;
     return sort_entry<Entry>(counts ? static_cast<std::uint64_t>(to) : sort_last_key<Entry>::value,
                              static_cast<std::uint64_t>(k));
   }
@@ -147,17 +150,17 @@ __global__ void scatter_sorted_kernel(Index count, const Entry* __restrict__ sor
 
 /// `Unit`: an element of a row or 16 bytes of them; `units` of them are a row, `count` rows are selected of `size`.
 template <int Items, class Index, class Unit>
-__global__ void index_select_kernel(Index n, divider<Index> units, divider<Index> count, std::int64_t size,
+__global__ void index_select_kernel(Index n, divider<Index> units, divider<Index> count, index_check check,
                                     Unit unread_unit, Unit* __restrict__ y, const Unit* __restrict__ x,
                                     const std::int64_t* __restrict__ index) {
   for_items<Items, Unit>(
       n,
       [&](Index i) {
-        const Index row = units.quotient(i), outer = count.quotient(row);
-        const std::int64_t from = index[row - outer * count.divisor];
+        const Index row = units.quotient(i), outer = count.quotient(row), position = row - outer * count.divisor;
+        const std::int64_t from = index[position];
         Unit value = unread_unit;
-        if (from >= 0 && from < size)
-          value = x[(outer * static_cast<Index>(size) + static_cast<Index>(from)) * units.divisor + i -
+        if (check(from, position))
+          value = x[(outer * static_cast<Index>(check.size) + static_cast<Index>(from)) * units.divisor + i -
                     row * units.divisor];
         return value;
       },
@@ -249,10 +252,15 @@ __global__ void index_add_few_kernel(Index blocks, divider<Index> tiles, divider
 }
 
 template <int Items, class Index, class T>
-__global__ void one_hot_kernel(Index n, divider<Index> classes, T* __restrict__ y,
+__global__ void one_hot_kernel(Index n, divider<Index> classes, index_check check, T* __restrict__ y,
                                const std::int64_t* __restrict__ index) {
   for_items<Items, std::int64_t>(
-      n, [&](Index i) { return index[classes.quotient(i)]; },
+      n,
+      [&](Index i) {
+        const std::int64_t label = index[classes.quotient(i)];
+        check(label, classes.quotient(i));
+        return label;
+      },
       [&](Index i, std::int64_t label) { y[i] = static_cast<T>(label == classes.remainder(i) ? 1 : 0); });
 }
 
@@ -328,10 +336,11 @@ inline bool scatters_sorted(const gather_layout& layout) {
 
 template <bool Add, class T>
 void scatter(CudaContext& context, const char* name, const gather_config& config, T* y, const T* x,
-             const std::int64_t* index, const T* source) {
+             const std::int64_t* index, const T* source, const char* where) {
   const gather_layout layout = layout_of(config);
   if (y != x) strided_copy(context, strided_copy_config{.rank = 1, .shape = {layout.x_items}, .strides = {1}}, y, x);
   if (layout.items == 0) return;
+  const index_check check = check_index(context, name, layout.size, where);
   with_index(largest_of(layout), [&]<class Index>() {
     if (scatters_sorted(layout)) {
       using Entry = std::conditional_t<sizeof(Index) == 8, wide_sort_entry, std::uint64_t>;
@@ -339,7 +348,7 @@ void scatter(CudaContext& context, const char* name, const gather_config& config
       const sort_scratch<Entry> scratch = scratch_for<Entry>(context, lines);
       const strided_dims all = with_dim(layout);
       const scatter_places<Entry, Index> places{index, view_of<Index>(all, all.strided, 0),
-                                                static_cast<Index>(layout.x_step), layout.size};
+                                                static_cast<Index>(layout.x_step), check};
       sort_lines<Entry>(context, name, lines, scratch.rest, places, sort_runs<Entry>{scratch.sorted, 1, layout.items});
       launch(context, name, &scatter_sorted_kernel<Add, Entry, Index, T>, launch_shape(layout.items), layout.items,
              scratch.sorted, y, source);
@@ -348,51 +357,54 @@ void scatter(CudaContext& context, const char* name, const gather_config& config
     const strided_dims& others = layout.others;
     launch(context, name, &scatter_kernel<Add, Index, T>, launch_shape(others.items()), others.items(),
            view_of<Index>(others, others.contiguous, 0), view_of<Index>(others, others.strided, 0), layout.length,
-           layout.index_step, layout.x_step, layout.size, y, index, source);
+           layout.index_step, layout.x_step, check, y, index, source);
   });
 }
 
 }  // namespace detail
 
 template <class T>
-void gather(CudaContext& context, const gather_config& config, T* y, const T* x, const std::int64_t* index) {
+void gather(CudaContext& context, const gather_config& config, T* y, const T* x, const std::int64_t* index,
+            const char* where = "") {
   const detail::gather_layout layout = detail::layout_of(config);
   const detail::strided_dims all = detail::with_dim(layout);
+  const index_check check = check_index(context, "gather", layout.size, where);
   with_items(layout.items, detail::largest_of(layout), [&]<class Index, int Items>() {
     launch(context, "gather", &gather_kernel<Items, Index, T>, items_shape(layout.items, Items), layout.items,
-           detail::view_of<Index>(all, all.strided, 0), layout.x_step, layout.size, y, x, index);
+           detail::view_of<Index>(all, all.strided, 0), layout.x_step, check, y, x, index);
   });
 }
 
 template <class T>
 void scatter(CudaContext& context, const gather_config& config, T* y, const T* x, const std::int64_t* index,
-             const T* source) {
-  detail::scatter<false>(context, "scatter", config, y, x, index, source);
+             const T* source, const char* where = "") {
+  detail::scatter<false>(context, "scatter", config, y, x, index, source, where);
 }
 template <class T>
 void scatter_add(CudaContext& context, const gather_config& config, T* y, const T* x, const std::int64_t* index,
-                 const T* source) {
-  detail::scatter<true>(context, "scatter_add", config, y, x, index, source);
+                 const T* source, const char* where = "") {
+  detail::scatter<true>(context, "scatter_add", config, y, x, index, source, where);
 }
 
 template <class T>
-void index_select(CudaContext& context, const index_select_config& config, T* y, const T* x,
-                  const std::int64_t* index) {
+void index_select(CudaContext& context, const index_select_config& config, T* y, const T* x, const std::int64_t* index,
+                  const char* where = "") {
+  const index_check check = check_index(context, "index_select", config.size, where);
   const bool vectors = config.inner % kVectorWidth<T> == 0 && aligned_for_vectors<kVectorWidth<T>>(y, x);
   with_unit<T>(vectors, [&]<class Unit>(std::int64_t elements) {
     const std::int64_t units = config.inner / elements, n = config.outer * config.count * units,
                        from = config.outer * config.size * units;
     with_items(n, n > from ? n : from, [&]<class Index, int Items>() {
       launch(context, "index_select", &index_select_kernel<Items, Index, Unit>, items_shape(n, Items), n,
-             divider_of<Index>(units), divider_of<Index>(config.count), config.size,
-             unit_filled_with<Unit>(unread<T>()), reinterpret_cast<Unit*>(y), reinterpret_cast<const Unit*>(x), index);
+             divider_of<Index>(units), divider_of<Index>(config.count), check, unit_filled_with<Unit>(unread<T>()),
+             reinterpret_cast<Unit*>(y), reinterpret_cast<const Unit*>(x), index);
     });
   });
 }
 
 template <class T>
 void index_add(CudaContext& context, const index_select_config& config, T* y, const T* x, const std::int64_t* index,
-               const plain_t<T>* base) {
+               const plain_t<T>* base, const char* where = "") {
   const std::int64_t n = config.outer * config.size * config.inner;
   if (base == nullptr)
     fill(context, fill_config{.n = n, .value = 0}, y);
@@ -402,11 +414,12 @@ void index_add(CudaContext& context, const index_select_config& config, T* y, co
   if (n == 0 || added == 0) return;
   const bool few_rows = config.count >= kIndexAddChunk * config.size;
   const bool vectors = takes_vectors<T>(config.inner, y, x);
+  const index_check check = check_index(context, "index_add", config.size, where);
   with_index(n > added ? n : added, [&]<class Index>() {
     using Entry = std::conditional_t<sizeof(Index) == 8, wide_sort_entry, std::uint64_t>;
     const sort_lines_config lines{1, config.count, config.count};
     const detail::sort_scratch<Entry> scratch = detail::scratch_for<Entry>(context, lines);
-    sort_lines<Entry>(context, "index_add", lines, scratch.rest, index_rows<Entry>{index, config.size, config.skipped},
+    sort_lines<Entry>(context, "index_add", lines, scratch.rest, index_rows<Entry>{index, check, config.skipped},
                       sort_runs<Entry>{scratch.sorted, 1, config.count});
     if (few_rows) {
       const std::int64_t tiles = (config.inner + 31) / 32, blocks = config.size * config.outer * tiles;
@@ -428,11 +441,13 @@ void index_add(CudaContext& context, const index_select_config& config, T* y, co
 }
 
 template <class T>
-void one_hot(CudaContext& context, const one_hot_config& config, T* y, const std::int64_t* index) {
+void one_hot(CudaContext& context, const one_hot_config& config, T* y, const std::int64_t* index,
+             const char* where = "") {
   const std::int64_t n = config.rows * config.classes;
+  const index_check check = check_index(context, "one_hot", config.classes, where, "class");
   with_items(n, n, [&]<class Index, int Items>() {
     launch(context, "one_hot", &one_hot_kernel<Items, Index, T>, items_shape(n, Items), n,
-           divider_of<Index>(config.classes), y, index);
+           divider_of<Index>(config.classes), check, y, index);
   });
 }
 

@@ -9,11 +9,13 @@
 // and dc_n.
 //
 // A sequence that has no such step, by its length, keeps its h in y's row of that step and its c; in the end y's rows
-// become 0. A length outside of [1, steps] makes all steps of its sequence NaN: a device cannot throw.
+// become 0. A length outside of [1, steps] makes all steps of its sequence NaN, and is found when the host next waits
+// for the device (call_faults.cuh).
 #pragma once
 
 #include "../config/recurrent.h"
 #include "block.cuh"
+#include "call_faults.cuh"
 #include "context.cuh"
 #include "reduce.cuh"
 #include "scalar_math.cuh"
@@ -263,10 +265,18 @@ T* recurrent_at(T* tensor, std::int64_t offset) {
   return tensor == nullptr ? nullptr : tensor + offset;
 }
 
+inline void check_lengths(CudaContext& context, const char* name, const recurrent_config& c,
+                          const std::int64_t* lengths, const char* where) {
+  if (lengths != nullptr)
+    launch(context, name, &check_index_kernel<std::int64_t>, launch_shape(c.batch), c.batch,
+           check_index(context, name, c.steps + 1, where, "length", 1), lengths);
+}
+
 template <int Gates, class T>
 void recurrent(CudaContext& context, const char* name, const recurrent_config& c, T* y, T* h_n, T* c_n, T* cells,
                T* gates, const T* x, const T* w_hh, const T* b_hh, const T* h0, const T* c0, const T* w_hr,
-               const std::int64_t* lengths) {
+               const std::int64_t* lengths, const char* where) {
+  check_lengths(context, name, c, lengths, where);
   const std::int64_t one = c.batch * c.hidden;
   T* const cell = static_cast<T*>(context.workspace(2 * static_cast<std::size_t>(one) * sizeof(T)));
   T* const wide = cell + one;
@@ -300,7 +310,8 @@ template <int Gates, class T>
 void recurrent_backward(CudaContext& context, const char* name, const recurrent_config& c, T* dsums, T* dx, T* dh0,
                         T* dc0, T* before, T* dh, const T* dy, const T* dh_n, const T* dc_n, const T* y, const T* cells,
                         const T* gates, const T* w_hh, const T* h0, const T* c0, const T* w_hr,
-                        const std::int64_t* lengths) {
+                        const std::int64_t* lengths, const char* where) {
+  check_lengths(context, name, c, lengths, where);
   const std::int64_t one = c.batch * c.hidden, state = c.batch * c.state, columns = Gates * c.hidden;
   T* const carried = static_cast<T*>(context.workspace(static_cast<std::size_t>(one + state) * sizeof(T)));
   // What a gru hands on is added to h's gradient, what an lstm hands on is the cell's.
@@ -346,43 +357,46 @@ void recurrent_backward(CudaContext& context, const char* name, const recurrent_
 
 template <class T>
 void rnn(CudaContext& context, const recurrent_config& config, T* y, plain_t<T>* h_n, const T* x, const T* w_hh,
-         const plain_t<T>* b_hh, const plain_t<T>* h0, const std::int64_t* lengths) {
+         const plain_t<T>* b_hh, const plain_t<T>* h0, const std::int64_t* lengths, const char* where = "") {
   detail::recurrent<1, T>(context, "rnn", config, y, h_n, nullptr, nullptr, nullptr, x, w_hh, b_hh, h0, nullptr,
-                          nullptr, lengths);
+                          nullptr, lengths, where);
 }
 template <class T>
 void lstm(CudaContext& context, const recurrent_config& config, T* y, plain_t<T>* h_n, plain_t<T>* c_n,
           plain_t<T>* cells, plain_t<T>* gates, const T* x, const T* w_hh, const plain_t<T>* b_hh, const plain_t<T>* h0,
-          const plain_t<T>* c0, const plain_t<T>* w_hr, const std::int64_t* lengths) {
-  detail::recurrent<4, T>(context, "lstm", config, y, h_n, c_n, cells, gates, x, w_hh, b_hh, h0, c0, w_hr, lengths);
+          const plain_t<T>* c0, const plain_t<T>* w_hr, const std::int64_t* lengths, const char* where = "") {
+  detail::recurrent<4, T>(context, "lstm", config, y, h_n, c_n, cells, gates, x, w_hh, b_hh, h0, c0, w_hr, lengths,
+                          where);
 }
 template <class T>
 void gru(CudaContext& context, const recurrent_config& config, T* y, plain_t<T>* h_n, plain_t<T>* gates, const T* x,
-         const T* w_hh, const plain_t<T>* b_hh, const plain_t<T>* h0, const std::int64_t* lengths) {
+         const T* w_hh, const plain_t<T>* b_hh, const plain_t<T>* h0, const std::int64_t* lengths,
+         const char* where = "") {
   detail::recurrent<3, T>(context, "gru", config, y, h_n, nullptr, nullptr, gates, x, w_hh, b_hh, h0, nullptr, nullptr,
-                          lengths);
+                          lengths, where);
 }
 template <class T>
 void rnn_backward(CudaContext& context, const recurrent_config& config, T* dx, plain_t<T>* dh0, plain_t<T>* before,
                   const plain_t<T>* dy, const plain_t<T>* dh_n, const T* y, const T* w_hh, const plain_t<T>* h0,
-                  const std::int64_t* lengths) {
+                  const std::int64_t* lengths, const char* where = "") {
   detail::recurrent_backward<1, T>(context, "rnn_backward", config, dx, nullptr, dh0, nullptr, before, nullptr, dy,
-                                   dh_n, nullptr, y, nullptr, nullptr, w_hh, h0, nullptr, nullptr, lengths);
+                                   dh_n, nullptr, y, nullptr, nullptr, w_hh, h0, nullptr, nullptr, lengths, where);
 }
 template <class T>
 void lstm_backward(CudaContext& context, const recurrent_config& config, T* dx, plain_t<T>* dh0, plain_t<T>* dc0,
                    plain_t<T>* before, plain_t<T>* dh, const plain_t<T>* dy, const plain_t<T>* dh_n,
                    const plain_t<T>* dc_n, const T* y, const T* cells, const T* gates, const T* w_hh,
-                   const plain_t<T>* h0, const plain_t<T>* c0, const plain_t<T>* w_hr, const std::int64_t* lengths) {
+                   const plain_t<T>* h0, const plain_t<T>* c0, const plain_t<T>* w_hr, const std::int64_t* lengths,
+                   const char* where = "") {
   detail::recurrent_backward<4, T>(context, "lstm_backward", config, dx, nullptr, dh0, dc0, before, dh, dy, dh_n, dc_n,
-                                   y, cells, gates, w_hh, h0, c0, w_hr, lengths);
+                                   y, cells, gates, w_hh, h0, c0, w_hr, lengths, where);
 }
 template <class T>
 void gru_backward(CudaContext& context, const recurrent_config& config, T* dsums, plain_t<T>* dx, plain_t<T>* dh0,
                   plain_t<T>* before, const plain_t<T>* dy, const plain_t<T>* dh_n, const T* y, const T* gates,
-                  const T* w_hh, const plain_t<T>* h0, const std::int64_t* lengths) {
+                  const T* w_hh, const plain_t<T>* h0, const std::int64_t* lengths, const char* where = "") {
   detail::recurrent_backward<3, T>(context, "gru_backward", config, dsums, dx, dh0, nullptr, before, nullptr, dy, dh_n,
-                                   nullptr, y, nullptr, gates, w_hh, h0, nullptr, nullptr, lengths);
+                                   nullptr, y, nullptr, gates, w_hh, h0, nullptr, nullptr, lengths, where);
 }
 
 #endif  // __CUDACC_RTC__

@@ -6,8 +6,8 @@
 //   update_parameters<sgd>(context, config, count, params, grads, sizes, lr, step, factor, states...);
 //
 // The rate and the number of the step lie on the device, so that the same launches do for every step; each block asks
-// the rule what follows from them; in step 0 nothing is changed (loss_scale.cuh). So does the factor, if there is one,
-// which gradients are multiplied by as they are read.
+// the rule what follows from them; in step 0 nothing is changed (loss_scale.cuh), nor behind a number out of range
+// (call_faults.cuh). The factor, if there is one, which gradients are multiplied by as they are read, lies there, too.
 //
 // Parameters, gradients and states are read once, and parameters and states written once, 16 bytes at a time: of adam
 // 28 bytes a float. With norms they are read twice, and the states written twice.
@@ -17,6 +17,7 @@
 
 #include "../config/update.h"
 #include "block.cuh"
+#include "call_faults.cuh"
 #include "context.cuh"
 #include "reduce.cuh"
 #include "scalar_math.cuh"
@@ -67,9 +68,10 @@ __device__ inline void update_elements(const tensor_list<T, 2 + sizeof...(S)>& l
 }
 
 template <class Rule, class T, class Config, int... S>
-__global__ void __launch_bounds__(kBlock) update_kernel(tensor_list<T, 2 + sizeof...(S)> list, Config config,
-                                                        const double* lr, const std::int64_t* step, const T* factor) {
-  if (*step == 0) return;
+__global__ void __launch_bounds__(kBlock)
+    update_kernel(tensor_list<T, 2 + sizeof...(S)> list, Config config, const double* lr, const std::int64_t* step,
+                  const T* factor, const call_fault* fault) {
+  if (!updates(step, fault)) return;
   update_elements<Rule, T, S...>(list, tensor_piece(list), numbers_of_step<Rule, T>(config, lr, step), factor);
 }
 
@@ -77,8 +79,8 @@ __global__ void __launch_bounds__(kBlock) update_kernel(tensor_list<T, 2 + sizeo
 template <class Rule, class T, class Config, int... S>
 __global__ void __launch_bounds__(kBlock)
     measure_kernel(tensor_list<T, 2 + sizeof...(S)> list, Config config, const double* lr, const std::int64_t* step,
-                   const T* factor, double* sums) {
-  if (*step == 0) return;
+                   const T* factor, const call_fault* fault, double* sums) {
+  if (!updates(step, fault)) return;
   constexpr int N = kVectorWidth<T>;
   const auto k = numbers_of_step<Rule, T>(config, lr, step);
   const tensor_piece piece(list);
@@ -113,8 +115,8 @@ __global__ void __launch_bounds__(kBlock)
 template <class Rule, class T, class Config, int... S>
 __global__ void __launch_bounds__(kBlock)
     update_with_norms_kernel(tensor_list<T, 2 + sizeof...(S)> list, Config config, const double* lr,
-                             const std::int64_t* step, const T* factor, const double* sums) {
-  if (*step == 0) return;
+                             const std::int64_t* step, const T* factor, const call_fault* fault, const double* sums) {
+  if (!updates(step, fault)) return;
   const tensor_piece piece(list);
   const std::uint32_t end = list.end_piece(piece.tensor);
   double norms[Rule::norms] = {};
@@ -140,6 +142,7 @@ void update_lists(CudaContext& context, const Config& config, std::int64_t count
                   const T* factor, std::integer_sequence<int, S...>, States* const*... states) {
   using List = tensor_list<T, 2 + sizeof...(S)>;
   // The list holds pointers of one type; the kernels only read the gradients.
+  const call_fault* const fault = fault_of_calls(context);
   constexpr bool has_norms = requires { Rule::norms; };
   for_each_list<T, 2 + sizeof...(S)>(
       count, {params, const_cast<T* const*>(grads), states...}, sizes, has_norms ? kNormPieces : kUpdatePieces,
@@ -148,11 +151,12 @@ void update_lists(CudaContext& context, const Config& config, std::int64_t count
           double* sums =
               static_cast<double*>(context.workspace(std::size_t{Rule::norms} * list.pieces * sizeof(double)));
           launch(context, "measure", &measure_kernel<Rule, T, Config, S...>, shape, list, config, lr, step, factor,
-                 sums);
+                 fault, sums);
           launch(context, "update_parameters_with_norms", &update_with_norms_kernel<Rule, T, Config, S...>, shape, list,
-                 config, lr, step, factor, sums);
+                 config, lr, step, factor, fault, sums);
         } else {
-          launch(context, "update", &update_kernel<Rule, T, Config, S...>, shape, list, config, lr, step, factor);
+          launch(context, "update", &update_kernel<Rule, T, Config, S...>, shape, list, config, lr, step, factor,
+                 fault);
         }
       });
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -155,6 +156,57 @@ TEST(CudaErrors, OfTypesNameTheOperatorAndTheLine) {
     EXPECT_NE(std::string(e.what()).find("does not take f16[2,3]"), std::string::npos) << e.what();
     EXPECT_NE(std::string(e.what()).find("errors_test.cpp:"), std::string::npos) << e.what();
   }
+}
+
+/// Words, of which there are five, to one of three labels.
+struct Classify : nn::Graph<Classify> {
+  nn::Embedding words = child("words", nn::Embedding(5, 3));
+  nn::CrossEntropyLoss loss_fn = child("loss_fn", nn::CrossEntropyLoss());
+  optim::AdamW optimizer{words.parameters(), {.lr = 0.1}};
+  Classify() { add_optimizer(optimizer); }
+  Tensor build(Tensor tokens, Tensor labels) {
+    Tensor loss = loss_fn(words(tokens), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+// A device cannot throw: it goes on, and the first wait for it is an error. What was trained is as it was before.
+TEST(CudaErrors, OfDataAreToldWhenTheDeviceIsWaitedFor) {
+  Classify graph;
+  graph.words.to("cuda");
+  const Tensor tokens = tensor({1, 4, 0, 1}).cuda(), labels = tensor({0, 2, 1, 1}).cuda();
+  const Tensor no_token = tensor({1, 4, 5, 1}).cuda(), no_label = tensor({0, 2, 1, -1}).cuda();
+  (void)graph(tokens, labels);
+  const Tensor before = graph.words.weight.detach().clone();
+  const struct {
+    const Tensor &tokens, &labels;
+    std::string layer, error;
+  } cases[] = {
+      {no_token, labels, "words, errors_test.cpp:", ": index_select: index 5 at position 2 is outside [0, 5)"},
+      {tokens, no_label, "loss_fn, errors_test.cpp:", ": cross_entropy: label -1 at position 3 is outside [0, 3)"}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.error);
+    const Tensor loss = graph(c.tokens, c.labels);
+    (void)graph(tokens, labels);  // behind it, before anyone knows
+    const std::string error = message_of([&] { (void)loss.item<float>(); });
+    EXPECT_TRUE(error.starts_with(c.layer) && error.ends_with(c.error)) << error;
+    EXPECT_TRUE(equal(graph.words.weight.cpu(), before.cpu()));
+    EXPECT_TRUE(std::isnan(loss.item<float>()));
+  }
+  (void)graph(tokens, labels);
+  EXPECT_FALSE(equal(graph.words.weight.cpu(), before.cpu())) << "the graph goes on";
+
+  // Operators by themselves: the line of the call that was wrong, wherever it is found.
+  const int line = __LINE__ + 1;
+  const Tensor rows = embedding(no_token, graph.words.weight);
+  Tensor sums = rows * 2.0;
+  const std::string at = "errors_test.cpp:" + std::to_string(line);
+  EXPECT_EQ(message_of([] { cuda::synchronize(); }), at + ": index_select: index 5 at position 2 is outside [0, 5)");
+  EXPECT_EQ(message_of([&] { (void)sums.cpu(); }), "no error") << "it was said";
+  const Tensor odds = tensor({0.5, 1.5}).cuda();
+  (void)binary_cross_entropy(odds, tensor({1.0, 0.0}).cuda());
+  EXPECT_EQ(message_of([] { cuda::synchronize(); }), "binary_cross_entropy: input 1.5 at position 1 is outside [0, 1]");
 }
 
 }  // namespace

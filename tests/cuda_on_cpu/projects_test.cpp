@@ -709,6 +709,44 @@ TEST(CudaProjects, EveryOptimizerSteps) {
   projects.run("cuda", "selftest", {});
 }
 
+constexpr char kWrongLabel[] = R"(#include <cstdio>
+#include <cstring>
+#include <exception>
+#include "model.h"
+using namespace lenet_train;
+int main() {
+  Model model;
+  std::vector<float> images(64 * 784);
+  for (std::size_t i = 0; i < images.size(); ++i) images[i] = static_cast<float>(i % 19) / 19;
+  std::vector<std::int64_t> labels(64, 3);
+  const auto weights = [&] {
+    std::vector<std::string> all;
+    for (const Tensor& t : model.parameters()) {
+      std::size_t bytes = sizeof(float);
+      for (const std::int64_t size : t.shape) bytes *= static_cast<std::size_t>(size);
+      all.emplace_back(static_cast<const char*>(t.data), bytes);
+    }
+    return all;
+  };
+  Hyper hyper;
+  (void)model.step(images.data(), labels.data(), hyper);
+  const auto before = weights();
+  const auto step = [&](std::size_t position, std::int64_t label) {
+    labels[position] = label;
+    try {
+      std::printf("loss %g\n", model.step(images.data(), labels.data(), hyper));
+    } catch (const std::exception& e) {
+      std::puts(e.what());
+    }
+    labels[position] = 3;
+  };
+  step(5, 10);
+  std::puts(weights() == before ? "the weights stay" : "the weights change");
+  step(63, -1);
+  (void)model.step(images.data(), labels.data(), hyper);
+  std::puts(weights() != before ? "learns on" : "learns nothing");
+})";
+
 TEST(CudaProjects, LeNetTrains) {
   Projects projects("lenet_train", lenet_train(), /*evaluates_apart=*/true);
   EXPECT_TRUE(fs::exists(projects.folder() / "cuda/evaluation.cu"));
@@ -757,6 +795,13 @@ TEST(CudaProjects, LeNetTrains) {
   projects.run("cuda", "lenet_train", resumed);
   EXPECT_EQ(losses(projects.folder() / "cuda/log"), first);
   projects.run("cuda", "selftest", {});
+
+  // A label that is no class, which a program's own data may have: the error of the processor, and nothing is learned.
+  EXPECT_EQ(projects.run_user(kWrongLabel),
+            "loss_fn, 03_lenet.cpp:31: cross_entropy: label 10 at position 5 is outside [0, 10)\n"
+            "the weights stay\n"
+            "loss_fn, 03_lenet.cpp:31: cross_entropy: label -1 at position 63 is outside [0, 10)\n"
+            "learns on\n");
 }
 
 /// Trains on both, with a held-out set that the network evaluates as it infers: without its dropouts, with its running

@@ -9,6 +9,7 @@
 
 #include "codegen/build/cuda/context.h"
 #include "codegen/build/cuda/libraries.h"
+#include "ir/data_error.h"
 #include "ir/device.h"
 #include "ir/diagnostic.h"
 
@@ -113,6 +114,10 @@ void on_device(const Device& device, const Work& work) {
     throw UserError(fmt::format("{}: {}", device.to_string(), e.what()));
   } catch (const kernels::CudaError& e) {
     throw UserError(fmt::format("{}: {}", device.to_string(), e.what()));
+  } catch (const kernels::index_error& e) {
+    throw data_error(e.what());
+  } catch (const kernels::value_error& e) {
+    throw data_error(e.what());
   }
 }
 
@@ -169,7 +174,7 @@ void copy_to_host(const Device& device, std::byte* to, const std::byte* from, st
   if (bytes == 0) return;
   on_device(device, [&](kernels::CudaContext& context) {
     GRAVEN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, context.stream()));
-    context.synchronize();
+    kernels::finish_calls(context);
   });
 }
 void copy_on_device(const Device& device, std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -184,7 +189,7 @@ void clear_on_device(const Device& device, std::byte* data, std::size_t bytes) {
             [&](kernels::CudaContext& context) { GRAVEN_CUDA(cudaMemsetAsync(data, 0, bytes, context.stream())); });
 }
 void synchronize_device(const Device& device) {
-  if (!device.is_cpu()) on_device(device, [](kernels::CudaContext& context) { context.synchronize(); });
+  if (!device.is_cpu()) on_device(device, [](kernels::CudaContext& context) { kernels::finish_calls(context); });
 }
 
 void* stream_of_device(const Device& device) {

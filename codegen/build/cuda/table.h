@@ -29,6 +29,7 @@ struct CudaArguments {
   std::int64_t count = 0;               ///< of the lists' tensors
   const std::int64_t* sizes = nullptr;  ///< of each
   const void* rule_options = nullptr;   ///< the struct of an optimizer's options
+  const char* where = "";               ///< the layer, and the line of its call, for errors in its data
 };
 
 using CudaThunk = void (*)(const CudaArguments&);

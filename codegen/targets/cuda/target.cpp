@@ -26,8 +26,7 @@ Target make_cuda_target() {
                  .kernel_extension = ".cuh",
                  .copy = "copy_on_device(context, {to}, {from}, {bytes});",
                  .copy_header = "",
-                 .numbers_from_hyper = true,
-                 .says_where = false};
+                 .numbers_from_hyper = true};
   style.model_extension = ".cu";
   style.execution_type = "CudaContext&";
   style.execution_name = "context";

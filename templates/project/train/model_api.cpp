@@ -273,8 +273,9 @@ double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endi
     own.program.forward(step);
     own.fetch_loss();
   });
+  const double loss = own.loss();
   own.order.forwarded({@{ symbol_list }@}@{ drawn_by }@);
-  return own.loss();
+  return loss;
 }
 
 {% if not updates_in_backward %}
@@ -354,9 +355,12 @@ double Model::step(@{ parameters }@, const Hyper& hyper) {
 {% endif %}
   });
 {% if accumulates %}
+  const double loss = own.loss();
   own.order.did_part(hyper.part, hyper.parts);
-{% endif %}
+  return loss;
+{% else %}
   return own.loss();
+{% endif %}
 }
 
 {% if pipeline %}

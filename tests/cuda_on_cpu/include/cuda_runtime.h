@@ -194,6 +194,19 @@ T atomicMin(T* address, T value) {
   return before;
 }
 
+template <class T, class = std::enable_if_t<std::is_integral_v<T>>>
+T atomicCAS(T* address, T expected, T value) {
+  const T before = *address;
+  if (before == expected) *address = value;
+  return before;
+}
+template <class T, class = std::enable_if_t<std::is_integral_v<T>>>
+T atomicExch(T* address, T value) {
+  const T before = *address;
+  *address = value;
+  return before;
+}
+
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline double rsqrt(double x) { return 1.0 / std::sqrt(x); }
 

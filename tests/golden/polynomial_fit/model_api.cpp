@@ -194,8 +194,9 @@ double Model::forward(const float* x, const float* y) {
     own.program.forward(step);
     own.fetch_loss();
   });
+  const double loss = own.loss();
   own.order.forwarded({}, own.numbers.random());
-  return own.loss();
+  return loss;
 }
 
 void Model::backward(const float* x, const float* y) {

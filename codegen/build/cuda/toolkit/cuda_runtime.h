@@ -97,6 +97,10 @@ template <class T>
 T atomicMax(T* address, T value);
 template <class T>
 T atomicMin(T* address, T value);
+template <class T>
+T atomicCAS(T* address, T expected, T value);
+template <class T>
+T atomicExch(T* address, T value);
 float rsqrtf(float x);
 double rsqrt(double x);
 
