@@ -353,9 +353,6 @@ std::shared_ptr<TensorImpl> downloaded(const TensorImpl& impl) {
   return copy;
 }
 
-/// What kernels of a device may convert.
-bool is_of_kernels(DType dtype) { return dtype != DType::f16 && dtype != DType::bf16; }
-
 /// A tensor of a device, row-major and of the dtype, by the device's own kernels: as_strided of all of its memory, then
 /// a cast.
 Tensor gathered_on_device(const TensorImpl& source, DType dtype) {
@@ -369,13 +366,12 @@ Tensor gathered_on_device(const TensorImpl& source, DType dtype) {
   return t.dtype() == dtype ? t : eager::run(ir::kCast, {t}, {{"dtype", dtype}}).at(0);
 }
 
-/// Within a device by its kernels, from row-major elements straight across; what is written between other elements, and
-/// half types, by way of the host.
+/// Within a device by its kernels, from row-major elements straight across; what is written between other elements by
+/// way of the host.
 void copy_between_devices(const TensorImpl& source, TensorImpl& target) {
   const ir::Device from = source.storage->device, to = target.storage->device;
   if (!from.is_cpu() && from != to) return copy_elements(*downloaded(source), target);
-  if (from == to && target.contiguous() && (source.dtype != target.dtype || !source.contiguous()) &&
-      is_of_kernels(source.dtype) && is_of_kernels(target.dtype))
+  if (from == to && target.contiguous() && (source.dtype != target.dtype || !source.contiguous()))
     return copy_elements(*gathered_on_device(source, target.dtype).impl(), target);
   if (source.dtype == target.dtype && source.contiguous() && target.contiguous()) {
     target.bump_version();

@@ -19,6 +19,7 @@ SLOW=(
   cuda_jit/CudaJitOperators                              # the cases of cuda_projects/CudaOperators, just in time
   cuda_on_cpu/Nvcc/CudaCompilePrograms.NvccTakesIt/kernels  # as every_kernel
   cuda_projects/CudaProjects.CMakeBuildsThemWithNvcc     # as cuda_on_cpu/Nvcc, which has every kernel
+  cuda_projects/CudaProjects.Gpt2TrainsInMixedPrecision  # as cuda_jit/All/CudaNetworks, by another road
   cuda_projects/CudaProjects.Gpt2TrainsWithRecomputation # as Gpt2Trains
   cuda_projects/CudaProjects.LeNetInfers                 # as LeNetTrains
   cuda_projects/CudaProjects.MobileNetV2Trains           # as Gpt2Trains and LeNetTrains

@@ -49,10 +49,10 @@ const char* device_type(ir::DType dtype) {
     case ir::DType::boolean:
       return "bool";
     case ir::DType::f16:
+      return "graven::kernels::half";
     case ir::DType::bf16:
-      break;
+      return "graven::kernels::bfloat16";
   }
-  GRAVEN_CHECK(false, "no kernel takes " + std::string(ir::name(dtype)));
   return "";
 }
 

@@ -63,7 +63,11 @@ class Table {
     for (const ir::OpDef* op : ir::all_ops())
       for (const DType d : ir::kAllDTypes)
         if (op->dtypes.contains(d))
-          for (const ir::Graph& graph : ir::graphs_of_forms(*op, d)) add(graph);
+          for (ir::Graph& graph : ir::graphs_of_forms(*op, d)) {
+            // The target's images are NHWC, in whatever form the entry has them.
+            if (op->find_attribute("channels_last") != nullptr) graph.nodes[0].attributes.set("channels_last", true);
+            add(graph);
+          }
     add_elementwise();
     add_updates();
   }
@@ -163,7 +167,7 @@ class Table {
   void add_elementwise() {
     constexpr int kMostInputs = 8;
     for (const char* name : {"elementwise", "broadcast"})
-      for (const int bytes : {1, 4, 8})
+      for (const int bytes : {1, 2, 4, 8})
         for (int inputs = 1; inputs <= kMostInputs; ++inputs) {
           std::string fields, arguments = fmt::format("static_cast<element<{}, 0>*>(a.tensors[0])", bytes);
           for (int i = 1; i <= inputs; ++i)
@@ -217,7 +221,7 @@ class Table {
         "/// The libraries have a ReLU of their own.\n"
         "template <>\ninline constexpr bool graven::kernels::is_relu<graven::cuda_toolkit::relu_functor> = true;\n\n"
         "namespace graven::codegen {\nnamespace {\n\n";
-    for (const char* d : {"f32", "f64", "i8", "i32", "i64", "u8"})
+    for (const char* d : {"f32", "f64", "f16", "bf16", "i8", "i32", "i64", "u8"})
       text += fmt::format("using {0} [[maybe_unused]] = kernels::{0};\n", d);
     text += thunks;
     text += fmt::format(

@@ -178,10 +178,6 @@ class UpdateOnDevice {
 
 std::shared_ptr<const Runner> make_runner(ir::Graph graph, const ir::Device& device) {
   if (device.is_cpu()) return std::make_shared<const OnHost>(std::move(graph));
-  for (const ir::Value& v : graph.values)
-    if (v.type.dtype == DType::f16 || v.type.dtype == DType::bf16)
-      throw UserError(
-          fmt::format("{} has no kernels on {} yet: convert with to(f32)", v.type.to_string(), device.to_string()));
   return std::make_shared<const OnDevice>(graph, device);
 }
 

@@ -10,6 +10,8 @@
 
 #include <cstdint>
 
+#include "../config/device.h"
+
 namespace graven::kernels {
 
 using f32 = float;
@@ -26,11 +28,18 @@ struct half {
 
   constexpr half() = default;
   template <class T>
-  [[gnu::always_inline]] explicit constexpr half(T value) : bits(encode(static_cast<float>(value))) {}
-  [[gnu::always_inline]] constexpr operator float() const { return decode(bits); }
+  GRAVEN_DEVICE explicit constexpr half(T value) : bits(encode(static_cast<float>(value))) {}
+  GRAVEN_DEVICE constexpr operator float() const { return decode(bits); }
 
   /// Round to nearest even; overflow gives infinity, every NaN a quiet NaN. No branches, so that loops vectorise.
-  [[gnu::always_inline]] static constexpr std::uint16_t encode(float value) {
+  GRAVEN_DEVICE static constexpr std::uint16_t encode(float value) {
+#ifdef __CUDA_ARCH__
+    if (!__builtin_is_constant_evaluated()) {
+      std::uint16_t rounded = 0;
+      asm("cvt.rn.f16.f32 %0, %1;" : "=h"(rounded) : "f"(value));
+      return rounded;
+    }
+#endif
     const std::uint32_t word = __builtin_bit_cast(std::uint32_t, value);
     const std::uint32_t sign = (word >> 16) & 0x8000u, magnitude = word & 0x7fffffffu;
     // Normal results: rebias the exponent and round off 13 bits.
@@ -43,7 +52,14 @@ struct half {
     result = magnitude > 0x7f800000u ? 0x7e00u : result;
     return static_cast<std::uint16_t>(result | sign);
   }
-  [[gnu::always_inline]] static constexpr float decode(std::uint16_t bits) {
+  GRAVEN_DEVICE static constexpr float decode(std::uint16_t bits) {
+#ifdef __CUDA_ARCH__
+    if (!__builtin_is_constant_evaluated()) {
+      float value = 0;
+      asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+      return value;
+    }
+#endif
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
     const std::uint32_t normal = (magnitude << 13) + 0x38000000u;
     const std::uint32_t special = (magnitude << 13) | 0x7f800000u;
@@ -62,17 +78,24 @@ struct bfloat16 {
 
   constexpr bfloat16() = default;
   template <class T>
-  [[gnu::always_inline]] explicit constexpr bfloat16(T value) : bits(encode(static_cast<float>(value))) {}
-  [[gnu::always_inline]] constexpr operator float() const { return decode(bits); }
+  GRAVEN_DEVICE explicit constexpr bfloat16(T value) : bits(encode(static_cast<float>(value))) {}
+  GRAVEN_DEVICE constexpr operator float() const { return decode(bits); }
 
   /// Round to nearest even; every NaN becomes a quiet NaN.
-  [[gnu::always_inline]] static constexpr std::uint16_t encode(float value) {
+  GRAVEN_DEVICE static constexpr std::uint16_t encode(float value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if (!__builtin_is_constant_evaluated()) {
+      std::uint16_t rounded = 0;
+      asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(value));
+      return rounded;
+    }
+#endif
     const std::uint32_t word = __builtin_bit_cast(std::uint32_t, value);
     const std::uint32_t rounded = (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;
     const std::uint32_t nan = (word >> 16) | 0x40u;
     return static_cast<std::uint16_t>((word & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
   }
-  [[gnu::always_inline]] static constexpr float decode(std::uint16_t bits) {
+  GRAVEN_DEVICE static constexpr float decode(std::uint16_t bits) {
     return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
   }
 };

@@ -105,17 +105,19 @@ __device__ inline void join_lines(const column_cut& cut, int line, T (&values)[N
   __syncthreads();  // before the next use of `partial`
 }
 
-/// The sum of rows begin to end of x, in a thread's columns; then of all its lines in line 0.
-template <class Op, int W, class T>
-__device__ inline void reduce_lines(const column_cut& cut, const column_place& at, T (&values)[W], const T* x) {
+/// The sum, in T, of rows begin to end of x, in a thread's columns; then of all its lines in line 0.
+template <class Op, int W, class T, class X>
+__device__ inline void reduce_lines(const column_cut& cut, const column_place& at, T (&values)[W], const X* x) {
   fill_vector(values, Op::template start<T>());
-  const T* from = x + ((at.outer * cut.rows + at.begin + at.line) * cut.columns + at.column);
+  const X* from = x + ((at.outer * cut.rows + at.begin + at.line) * cut.columns + at.column);
   for (std::int64_t row = at.begin + at.line; row < at.end; row += kRowsAhead * cut.lines()) {
-    T rows[kRowsAhead][W];
-    load_rows(rows, cut, row, at.end, from, Op::template start<T>());
+    X rows[kRowsAhead][W];
+    load_rows(rows, cut, row, at.end, from, static_cast<X>(Op::template start<T>()));
 #pragma unroll
-    for (int w = 0; w < W; ++w)
-      values[w] = Op::join(values[w], Op::join(Op::join(rows[0][w], rows[1][w]), Op::join(rows[2][w], rows[3][w])));
+    for (int w = 0; w < W; ++w) {
+      const auto read = [&](int r) { return static_cast<T>(rows[r][w]); };
+      values[w] = Op::join(values[w], Op::join(Op::join(read(0), read(1)), Op::join(read(2), read(3))));
+    }
     from += kRowsAhead * cut.step();
   }
   join_lines(cut, at.line, values, [](T(&a)[W], const T(&b)[W]) {

@@ -10,9 +10,10 @@
 //   any other   conv2d_columns.cuh: the pixels under the kernel become rows of a matrix, a chunk of rows at a time, so
 //               that they stay in the device's cache, and cuBLASLt multiplies them by the weights as they are stored.
 //
-// Products add the bias and apply ReLU; other epilogues are one more pass over y. Sums are in a fixed order, and in
-// full float precision (no TF32). The library's algorithm for a product is the one that it recommends, or, where the
-// config says `measured`, the fastest (cublas_lt.cuh): the order of its sums is then the choice of that run.
+// Floats, or half types, which have no depthwise kernels and are added up in float. Products add the bias and apply
+// ReLU; other epilogues are one more pass over y. Sums are in a fixed order, and in full float precision (no TF32). The
+// library's algorithm for a product is the one that it recommends, or, where the config says `measured`, the fastest
+// (cublas_lt.cuh): the order of its sums is then the choice of that run.
 #pragma once
 
 #include "../config/conv2d.h"
@@ -34,19 +35,25 @@ constexpr bool conv2d_is_empty(const conv2d_config& s) {
          s.batch * s.in_height * s.in_width * s.in_channels == 0 || s.kernel_height * s.kernel_width == 0;
 }
 
+/// Half types have no kernels of their own: each group is a product.
+template <class T>
+constexpr bool conv2d_goes_depthwise(const conv2d_config& s) {
+  return std::is_same_v<T, float> && conv2d_is_depthwise(s);
+}
+
 }  // namespace detail
 
 /// y = epilogue(convolution of x with w + bias[, residual]).
-template <class Epilogue = identity>
-void conv2d(CudaContext& context, const conv2d_config& config, float* y, const float* x, const float* w,
-            const float* bias, const float* residual = nullptr) {
+template <class Epilogue = identity, class T>
+void conv2d(CudaContext& context, const conv2d_config& config, T* y, const T* x, const T* w, const plain_t<T>* bias,
+            const plain_t<T>* residual = nullptr) {
   const MeasuredProducts measured(context, config.measured);
   if (conv2d_is_pointwise(config)) return linear<Epilogue>(context, conv2d_pointwise(config), y, x, w, bias, residual);
   const std::int64_t rows = config.batch * config.out_height * config.out_width;
   if (detail::conv2d_is_empty(config)) {
     fill(context, fill_config{.n = rows * config.out_channels, .value = 0}, y);
-  } else if (conv2d_check_sizes(config); conv2d_is_depthwise(config)) {
-    return conv2d_depthwise<Epilogue>(context, config, y, x, w, bias, residual);
+  } else if (conv2d_check_sizes(config); detail::conv2d_goes_depthwise<T>(config)) {
+    if constexpr (std::is_same_v<T, float>) return conv2d_depthwise<Epilogue>(context, config, y, x, w, bias, residual);
   } else if (config.groups == 1 && (is_relu<Epilogue> || is_identity<Epilogue>)) {
     const fused_epilogue fused = is_relu<Epilogue> ? bias != nullptr ? fused_epilogue::relu_bias : fused_epilogue::relu
                                  : bias != nullptr ? fused_epilogue::bias
@@ -59,34 +66,37 @@ void conv2d(CudaContext& context, const conv2d_config& config, float* y, const f
 }
 
 /// dx = epilogue(gradient of the input[, residual]).
-template <class Epilogue = identity>
-void conv2d_backward_input(CudaContext& context, const conv2d_config& config, float* dx, const float* dy,
-                           const float* w, const float* residual = nullptr) {
+template <class Epilogue = identity, class T>
+void conv2d_backward_input(CudaContext& context, const conv2d_config& config, T* dx, const T* dy, const T* w,
+                           const plain_t<T>* residual = nullptr) {
   const MeasuredProducts measured(context, config.measured);
   if (conv2d_is_pointwise(config))
     return linear_backward_input<Epilogue>(context, conv2d_pointwise(config), dx, dy, w, residual);
   if (detail::conv2d_is_empty(config)) {
     const std::int64_t rows = config.batch * config.in_height * config.in_width;
     fill(context, fill_config{.n = rows * config.in_channels, .value = 0}, dx);
-    epilogue<Epilogue, float>(context, rows, config.in_channels, dx, nullptr, residual);
-  } else if (conv2d_check_sizes(config); conv2d_is_depthwise(config)) {
-    conv2d_depthwise_backward_input<Epilogue>(context, config, dx, dy, w, residual);
+    epilogue<Epilogue, T>(context, rows, config.in_channels, dx, nullptr, residual);
+  } else if (conv2d_check_sizes(config); detail::conv2d_goes_depthwise<T>(config)) {
+    if constexpr (std::is_same_v<T, float>)
+      conv2d_depthwise_backward_input<Epilogue>(context, config, dx, dy, w, residual);
   } else {
     conv2d_by_columns_backward_input<Epilogue>(context, config, dx, dy, w, residual);
   }
 }
 
-/// Gradients of w and of the bias ([out_channels], or nullptr).
-inline void conv2d_backward_weight(CudaContext& context, const conv2d_config& config, float* dw, float* db,
-                                   const float* dy, const float* x) {
+/// Gradients of w and of the bias ([out_channels], or nullptr): float.
+template <class T>
+void conv2d_backward_weight(CudaContext& context, const conv2d_config& config, float* dw, float* db, const T* dy,
+                            const T* x) {
   const MeasuredProducts measured(context, config.measured);
   if (conv2d_is_pointwise(config)) return linear_backward_weight(context, conv2d_pointwise(config), dw, db, dy, x);
-  if (detail::conv2d_is_empty(config))
+  if (detail::conv2d_is_empty(config)) {
     fill(context, fill_config{.n = conv2d_weights(config), .value = 0}, dw);
-  else if (conv2d_check_sizes(config); conv2d_is_depthwise(config))
-    conv2d_depthwise_backward_weight(context, config, dw, dy, x);
-  else
+  } else if (conv2d_check_sizes(config); detail::conv2d_goes_depthwise<T>(config)) {
+    if constexpr (std::is_same_v<T, float>) conv2d_depthwise_backward_weight(context, config, dw, dy, x);
+  } else {
     conv2d_by_columns_backward_weight(context, config, dw, dy, x);
+  }
   if (db != nullptr)
     reduce_sum(
         context,

@@ -32,8 +32,8 @@ inline constexpr int kColumnPixels = 4;
 
 /// columns [pixels, row] of the output's pixels from `first` on; 0 outside the image. A thread has one place of a row
 /// (by channels: four neighbours), blockDim.y threads have neighbouring pixels.
-template <bool ByChannels>
-__global__ void conv2d_columns_kernel(conv2d_config s, int first, int pixels, float* columns, const float* x) {
+template <bool ByChannels, class T>
+__global__ void conv2d_columns_kernel(conv2d_config s, int first, int pixels, T* columns, const T* x) {
   constexpr int lanes = ByChannels ? 4 : 1;
   const auto channels = static_cast<int>(s.in_channels), width = static_cast<int>(s.in_width),
              height = static_cast<int>(s.in_height), out_width = static_cast<int>(s.out_width),
@@ -63,16 +63,16 @@ __global__ void conv2d_columns_kernel(conv2d_config s, int first, int pixels, fl
        begin < pixels; begin += step) {
     const int line = (first + begin) / out_width;
     int at_x = first + begin - line * out_width, image = line / out_height, at_y = line - image * out_height;
-    float values[kColumnPixels][lanes];
+    T values[kColumnPixels][lanes];
 #pragma unroll
     for (int k = 0; k < kColumnPixels; ++k) {
       const int in_y = at_y * stride_y + shift_y, in_x = at_x * stride_x + shift_x;
       const bool inside = begin + k < pixels && in_y >= 0 && in_y < height && in_x >= 0 && in_x < width;
-      const float* const from = x + image * image_elements + (in_y * width + in_x) * channels + channel;
+      const T* const from = x + image * image_elements + (in_y * width + in_x) * channels + channel;
       if (inside)
         load_vector(values[k], from);
       else
-        fill_vector(values[k], 0.0f);
+        fill_vector(values[k], T(0));
       ++at_x;
       if (at_x == out_width) {
         at_x = 0;
@@ -99,9 +99,10 @@ struct conv2d_chunk {
 
 /// dx of the chunk's images, a thread for `Lanes` channels of a pixel: what the chunk's columns [pixels, groups, taps,
 /// in/groups] hold of it, added to what it is when `adds`; then, when `finishes`, the epilogue.
-template <class F, int Lanes>
-__global__ void conv2d_gather_kernel(conv2d_config s, conv2d_chunk chunk, bool adds, bool finishes, float* dx,
-                                     const float* columns, const float* residual) {
+template <class F, int Lanes, class T>
+__global__ void conv2d_gather_kernel(conv2d_config s, conv2d_chunk chunk, bool adds, bool finishes, T* dx,
+                                     const T* columns, const T* residual) {
+  using C = compute_t<T>;
   const auto channels = static_cast<int>(s.in_channels), width = static_cast<int>(s.in_width),
              height = static_cast<int>(s.in_height), out_width = static_cast<int>(s.out_width),
              kernel_width = static_cast<int>(s.kernel_width), kernel_height = static_cast<int>(s.kernel_height),
@@ -110,14 +111,14 @@ __global__ void conv2d_gather_kernel(conv2d_config s, conv2d_chunk chunk, bool a
              line = static_cast<int>(chunk.line), lines = static_cast<int>(chunk.lines), quads = channels / Lanes;
   const int n = height * width * quads;
   for (auto image = static_cast<int>(blockIdx.y); image < chunk.images; image += static_cast<int>(gridDim.y)) {
-    const float* const lines_of_image = columns + static_cast<std::int64_t>(image) * lines * out_width * row;
+    const T* const lines_of_image = columns + static_cast<std::int64_t>(image) * lines * out_width * row;
     const std::int64_t image_at = (chunk.image + image) * height * width * channels;
     for (auto item = static_cast<int>(first_item()); item < n; item += static_cast<int>(item_stride())) {
       const int quad = item % quads, pixel = item / quads, channel = quad * Lanes, in_x = pixel % width,
                 in_y = pixel / width;
       const int group = channel / each,
                 at_channel = group * each * kernel_width * kernel_height + (channel - group * each);
-      float sum[Lanes] = {};
+      C sum[Lanes] = {};
       for (int tap_y = 0; tap_y < kernel_height; ++tap_y) {
         const int from_y = in_y + static_cast<int>(s.padding_height) - tap_y * static_cast<int>(s.dilation_height);
         const int out_y = from_y / stride_y;
@@ -126,33 +127,37 @@ __global__ void conv2d_gather_kernel(conv2d_config s, conv2d_chunk chunk, bool a
           const int from_x = in_x + static_cast<int>(s.padding_width) - tap_x * static_cast<int>(s.dilation_width);
           const int out_x = from_x / stride_x;
           if (from_x < 0 || out_x * stride_x != from_x || out_x >= out_width) continue;
-          const float* const from = lines_of_image + ((out_y - line) * out_width + out_x) * row + at_channel +
-                                    (tap_y * kernel_width + tap_x) * each;
-          float seen[Lanes];
+          const T* const from = lines_of_image + ((out_y - line) * out_width + out_x) * row + at_channel +
+                                (tap_y * kernel_width + tap_x) * each;
+          T seen[Lanes];
           load_vector(seen, from);
 #pragma unroll
-          for (int lane = 0; lane < Lanes; ++lane) sum[lane] += seen[lane];
+          for (int lane = 0; lane < Lanes; ++lane) sum[lane] += static_cast<C>(seen[lane]);
         }
       }
       const std::int64_t at = image_at + (in_y * width + in_x) * channels + channel;
       if (adds) {
-        float before[Lanes];
+        T before[Lanes];
         load_vector(before, dx + at);
 #pragma unroll
-        for (int lane = 0; lane < Lanes; ++lane) sum[lane] = before[lane] + sum[lane];
+        for (int lane = 0; lane < Lanes; ++lane) sum[lane] = static_cast<C>(before[lane]) + sum[lane];
       }
       if (finishes) {
         if constexpr (F::inputs == 2) {
-          float other[Lanes];
+          T other[Lanes];
           load_vector(other, residual + at);
 #pragma unroll
-          for (int lane = 0; lane < Lanes; ++lane) sum[lane] = F::template apply<float>(sum[lane], other[lane]);
+          for (int lane = 0; lane < Lanes; ++lane)
+            sum[lane] = F::template apply<C>(sum[lane], static_cast<C>(other[lane]));
         } else {
 #pragma unroll
-          for (int lane = 0; lane < Lanes; ++lane) sum[lane] = F::template apply<float>(sum[lane]);
+          for (int lane = 0; lane < Lanes; ++lane) sum[lane] = F::template apply<C>(sum[lane]);
         }
       }
-      store_vector(dx + at, sum);
+      T result[Lanes];
+#pragma unroll
+      for (int lane = 0; lane < Lanes; ++lane) result[lane] = static_cast<T>(sum[lane]);
+      store_vector(dx + at, result);
     }
   }
 }
@@ -202,19 +207,21 @@ namespace detail {
 /// The largest chunk of columns: half of the cache of a large device.
 inline constexpr std::int64_t kColumnBytes = std::int64_t{32} << 20;
 
-/// The context's workspace, divided: rearranged weights, columns, the products' scratch.
+/// The context's workspace, divided: weights of type W, columns, the products' scratch.
+template <class W, class T>
 struct Conv2dWorkspace {
   Conv2dWorkspace(CudaContext& context, std::int64_t weight_count, std::int64_t column_count) {
-    const auto bytes = [](std::int64_t count) {
-      return (static_cast<std::size_t>(count) * sizeof(float) + 255) / 256 * 256;
+    const auto bytes = [](std::int64_t count, std::size_t element) {
+      return (static_cast<std::size_t>(count) * element + 255) / 256 * 256;
     };
-    char* const base =
-        static_cast<char*>(context.workspace(bytes(weight_count) + bytes(column_count) + CublasLt::kWorkspaceBytes));
-    weights = reinterpret_cast<float*>(base);
-    columns = reinterpret_cast<float*>(base + bytes(weight_count));
-    scratch = base + bytes(weight_count) + bytes(column_count);
+    const std::size_t of_weights = bytes(weight_count, sizeof(W)), of_columns = bytes(column_count, sizeof(T));
+    char* const base = static_cast<char*>(context.workspace(of_weights + of_columns + CublasLt::kWorkspaceBytes));
+    weights = reinterpret_cast<W*>(base);
+    columns = reinterpret_cast<T*>(base + of_weights);
+    scratch = base + of_weights + of_columns;
   }
-  float *weights, *columns;
+  W* weights;
+  T* columns;
   void* scratch;
 };
 
@@ -229,12 +236,14 @@ inline std::int64_t conv2d_chunk_pixels(const conv2d_config& s) {
 }
 
 /// Whether rows of columns are to list channels side by side.
-inline bool conv2d_lists_channels(const conv2d_config& s, const float* x) {
+template <class T>
+bool conv2d_lists_channels(const conv2d_config& s, const T* x) {
   return (s.in_channels / s.groups) % 4 == 0 && conv2d_pixels(s) >= s.out_channels && aligned_for_vectors<4>(x);
 }
 
-inline void conv2d_columns(CudaContext& context, const conv2d_config& s, bool by_channels, std::int64_t first,
-                           std::int64_t pixels, float* columns, const float* x) {
+template <class T>
+void conv2d_columns(CudaContext& context, const conv2d_config& s, bool by_channels, std::int64_t first,
+                    std::int64_t pixels, T* columns, const T* x) {
   const std::int64_t places = conv2d_row(s) / (by_channels ? 4 : 1);
   unsigned across = 256;
   while (across > 32 && places <= across / 2) across /= 2;
@@ -243,14 +252,14 @@ inline void conv2d_columns(CudaContext& context, const conv2d_config& s, bool by
   const LaunchShape shape{dim3(static_cast<unsigned>((places + across - 1) / across),
                                static_cast<unsigned>(blocks < 65535 ? blocks : 65535)),
                           dim3(across, down)};
-  launch(context, "conv2d", by_channels ? &conv2d_columns_kernel<true> : &conv2d_columns_kernel<false>, shape, s, first,
-         pixels, columns, x);
+  launch(context, "conv2d", by_channels ? &conv2d_columns_kernel<true, T> : &conv2d_columns_kernel<false, T>, shape, s,
+         first, pixels, columns, x);
 }
 
 /// Lays out the columns a chunk at a time, and calls product(first pixel, pixels) for each.
-template <class Product>
-void conv2d_each_chunk(CudaContext& context, const conv2d_config& s, bool by_channels, const Conv2dWorkspace& workspace,
-                       const float* x, const Product& product) {
+template <class W, class T, class Product>
+void conv2d_each_chunk(CudaContext& context, const conv2d_config& s, bool by_channels,
+                       const Conv2dWorkspace<W, T>& workspace, const T* x, const Product& product) {
   const std::int64_t chunk = conv2d_chunk_pixels(s), all = conv2d_pixels(s);
   for (std::int64_t first = 0; first < all; first += chunk) {
     const std::int64_t pixels = first + chunk < all ? chunk : all - first;
@@ -259,8 +268,8 @@ void conv2d_each_chunk(CudaContext& context, const conv2d_config& s, bool by_cha
   }
 }
 
-template <bool Back>
-void conv2d_rearrange(CudaContext& context, const conv2d_config& s, float* to, const float* from) {
+template <bool Back, class T>
+void conv2d_rearrange(CudaContext& context, const conv2d_config& s, T* to, const T* from) {
   const std::int64_t in = s.in_channels / s.groups, taps = s.kernel_height * s.kernel_width;
   std::int64_t tile = kRearrangeTile / taps;
   if (tile > 32) tile = tile / 32 * 32;  // lines of 128 bytes
@@ -269,13 +278,13 @@ void conv2d_rearrange(CudaContext& context, const conv2d_config& s, float* to, c
   const LaunchShape shape{dim3(static_cast<unsigned>((in + tile - 1) / tile),
                                static_cast<unsigned>(s.out_channels < 65535 ? s.out_channels : 65535)),
                           dim3(256)};
-  launch(context, "conv2d", &conv2d_rearrange_kernel<Back, float>, shape, s.out_channels, in, taps, tile, to, from);
+  launch(context, "conv2d", &conv2d_rearrange_kernel<Back, T>, shape, s.out_channels, in, taps, tile, to, from);
 }
 
-template <class F, int Lanes>
+template <class F, int Lanes, class T>
 void conv2d_gather(CudaContext& context, const conv2d_config& s, const conv2d_chunk& chunk, bool adds, bool finishes,
-                   float* dx, const float* columns, const float* residual) {
-  launch(context, "conv2d_backward_input", &conv2d_gather_kernel<F, Lanes>,
+                   T* dx, const T* columns, const T* residual) {
+  launch(context, "conv2d_backward_input", &conv2d_gather_kernel<F, Lanes, T>,
          conv2d_shape(s.in_height * s.in_width * (s.in_channels / Lanes), chunk.images), s, chunk, adds, finishes, dx,
          columns, residual);
 }
@@ -283,13 +292,14 @@ void conv2d_gather(CudaContext& context, const conv2d_config& s, const conv2d_ch
 }  // namespace detail
 
 /// y = convolution of x with w, then what the product fuses (with several groups: nothing).
-inline void conv2d_by_columns(CudaContext& context, const conv2d_config& s, float* y, const float* x, const float* w,
-                              fused_epilogue fused, const float* bias) {
+template <class T>
+void conv2d_by_columns(CudaContext& context, const conv2d_config& s, T* y, const T* x, const T* w, fused_epilogue fused,
+                       const plain_t<T>* bias) {
   const std::int64_t row = detail::conv2d_row(s), each = row / s.groups, outs = s.out_channels / s.groups;
   const bool by_channels = detail::conv2d_lists_channels(s, x);
-  const detail::Conv2dWorkspace workspace(context, by_channels ? conv2d_weights(s) : 0,
-                                          detail::conv2d_chunk_pixels(s) * row);
-  if (by_channels) detail::conv2d_rearrange<false>(context, s, workspace.weights, w);
+  const detail::Conv2dWorkspace<T, T> workspace(context, by_channels ? conv2d_weights(s) : 0,
+                                                detail::conv2d_chunk_pixels(s) * row);
+  if (by_channels) detail::conv2d_rearrange<false, T>(context, s, workspace.weights, w);
   detail::conv2d_each_chunk(context, s, by_channels, workspace, x, [&](std::int64_t first, std::int64_t pixels) {
     matrix_product(context,
                    matrix_product_shape{.batch = s.groups,
@@ -302,17 +312,18 @@ inline void conv2d_by_columns(CudaContext& context, const conv2d_config& s, floa
                                         .a_leading = row,
                                         .c_leading = s.out_channels,
                                         .transpose_b = true},
-                   y + first * s.out_channels, static_cast<const float*>(workspace.columns),
+                   y + first * s.out_channels, static_cast<const T*>(workspace.columns),
                    by_channels ? workspace.weights : w, fused, bias, workspace.scratch);
   });
 }
 
-inline void conv2d_by_columns_backward_weight(CudaContext& context, const conv2d_config& s, float* dw, const float* dy,
-                                              const float* x) {
+template <class T>
+void conv2d_by_columns_backward_weight(CudaContext& context, const conv2d_config& s, float* dw, const T* dy,
+                                       const T* x) {
   const std::int64_t row = detail::conv2d_row(s), each = row / s.groups, outs = s.out_channels / s.groups;
   const bool by_channels = detail::conv2d_lists_channels(s, x);
-  const detail::Conv2dWorkspace workspace(context, by_channels ? conv2d_weights(s) : 0,
-                                          detail::conv2d_chunk_pixels(s) * row);
+  const detail::Conv2dWorkspace<float, T> workspace(context, by_channels ? conv2d_weights(s) : 0,
+                                                    detail::conv2d_chunk_pixels(s) * row);
   detail::conv2d_each_chunk(context, s, by_channels, workspace, x, [&](std::int64_t first, std::int64_t pixels) {
     matrix_product(context,
                    matrix_product_shape{.batch = s.groups,
@@ -327,23 +338,24 @@ inline void conv2d_by_columns_backward_weight(CudaContext& context, const conv2d
                                         .transpose_a = true,
                                         .accumulate = first > 0},
                    by_channels ? workspace.weights : dw, dy + first * s.out_channels,
-                   static_cast<const float*>(workspace.columns), fused_epilogue::none, nullptr, workspace.scratch);
+                   static_cast<const T*>(workspace.columns), fused_epilogue::none, nullptr, workspace.scratch);
   });
-  if (by_channels) detail::conv2d_rearrange<true>(context, s, dw, workspace.weights);
+  if (by_channels) detail::conv2d_rearrange<true, float>(context, s, dw, workspace.weights);
 }
 
 /// Chunks are whole images, or lines of one image that is too large.
-template <class F>
-void conv2d_by_columns_backward_input(CudaContext& context, const conv2d_config& s, float* dx, const float* dy,
-                                      const float* w, const float* residual) {
+template <class F, class T>
+void conv2d_by_columns_backward_input(CudaContext& context, const conv2d_config& s, T* dx, const T* dy, const T* w,
+                                      const T* residual) {
   const std::int64_t row = detail::conv2d_row(s), each = row / s.groups, outs = s.out_channels / s.groups;
   const std::int64_t lines = detail::conv2d_chunk_pixels(s) / s.out_width;
   conv2d_chunk chunk{.image = 0, .images = lines / s.out_height, .line = 0, .lines = s.out_height};
   if (chunk.images < 1) chunk = {.image = 0, .images = 1, .line = 0, .lines = lines < 1 ? 1 : lines};
   const std::int64_t most_images = chunk.images, most_lines = chunk.lines;
   const bool by_quads = (s.in_channels / s.groups) % 4 == 0 && aligned_for_vectors<4>(dx, residual);
-  const detail::Conv2dWorkspace workspace(context, conv2d_weights(s), most_images * most_lines * s.out_width * row);
-  detail::conv2d_rearrange<false>(context, s, workspace.weights, w);
+  const detail::Conv2dWorkspace<T, T> workspace(context, conv2d_weights(s),
+                                                most_images * most_lines * s.out_width * row);
+  detail::conv2d_rearrange<false, T>(context, s, workspace.weights, w);
   for (chunk.image = 0; chunk.image < s.batch; chunk.image += most_images) {
     chunk.images = chunk.image + most_images < s.batch ? most_images : s.batch - chunk.image;
     for (chunk.line = 0; chunk.line < s.out_height; chunk.line += most_lines) {
@@ -359,13 +371,13 @@ void conv2d_by_columns_backward_input(CudaContext& context, const conv2d_config&
                                           .c_stride = each,
                                           .a_leading = s.out_channels,
                                           .c_leading = row},
-                     workspace.columns, dy + first * s.out_channels, static_cast<const float*>(workspace.weights),
+                     workspace.columns, dy + first * s.out_channels, static_cast<const T*>(workspace.weights),
                      fused_epilogue::none, nullptr, workspace.scratch);
       const bool finishes = chunk.line + chunk.lines == s.out_height;
       if (by_quads)
-        detail::conv2d_gather<F, 4>(context, s, chunk, chunk.line > 0, finishes, dx, workspace.columns, residual);
+        detail::conv2d_gather<F, 4, T>(context, s, chunk, chunk.line > 0, finishes, dx, workspace.columns, residual);
       else
-        detail::conv2d_gather<F, 1>(context, s, chunk, chunk.line > 0, finishes, dx, workspace.columns, residual);
+        detail::conv2d_gather<F, 1, T>(context, s, chunk, chunk.line > 0, finishes, dx, workspace.columns, residual);
     }
   }
 }

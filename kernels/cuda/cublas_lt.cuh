@@ -4,9 +4,10 @@
 //                  fused_epilogue::bias, bias);
 //
 // cuBLASLt thinks in columns: a row-major c[m,n] is a column-major n x m matrix, so c = a b is asked for as c^T = b^T
-// a^T, and the bias, one value a column of c, is what cuBLASLt calls a bias of its rows. Products are in full float
-// precision (no TF32). The algorithm for a shape is chosen once, the first that the library recommends; the same shape
-// gives the same bits on every run. Where MeasuredProducts are, it is the fastest of those that the library recommends:
+// a^T, and the bias, one value a column of c, is what cuBLASLt calls a bias of its rows. Products of floats are in full
+// precision (no TF32); those of half types are added up in float, and c may be float. The algorithm for a shape is
+// chosen once, the first that the library recommends; the same shape gives the same bits on every run. Where
+// MeasuredProducts are, it is the fastest of those that the library recommends:
 //
 //   const MeasuredProducts measured(context, config.measured);   // for its scope
 //
@@ -14,6 +15,7 @@
 // are recorded.
 #pragma once
 
+#include "../cpu/dtype.h"
 #include "context.cuh"
 
 #ifndef __CUDACC_RTC__
@@ -48,6 +50,18 @@ struct matrix_product_shape {
 
 enum class fused_epilogue { none, bias, relu, relu_bias };
 
+/// What the library calls an element type, and the types of which it fuses epilogues.
+template <class T>
+inline constexpr cudaDataType_t cublas_type = CUDA_R_32F;
+template <>
+inline constexpr cudaDataType_t cublas_type<double> = CUDA_R_64F;
+template <>
+inline constexpr cudaDataType_t cublas_type<half> = CUDA_R_16F;
+template <>
+inline constexpr cudaDataType_t cublas_type<bfloat16> = CUDA_R_16BF;
+template <class T>
+inline constexpr bool fuses_epilogues = !std::is_same_v<T, double>;
+
 /// The library's handle, and for each shape its descriptors and the chosen algorithm.
 class CublasLt {
  public:
@@ -60,21 +74,21 @@ class CublasLt {
   CublasLt& operator=(const CublasLt&) = delete;
 
   /// `scratch`: kWorkspaceBytes of the device's memory, or nullptr: the context's workspace.
-  template <class T>
-  void run(CudaContext& context, const matrix_product_shape& shape, T* c, const T* a, const T* b,
-           fused_epilogue epilogue, const T* bias, void* scratch) {
-    static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>, "float or double");
-    const auto address = [](const T* p) { return reinterpret_cast<std::uintptr_t>(p); };
+  template <class C, class T>
+  void run(CudaContext& context, const matrix_product_shape& shape, C* c, const T* a, const T* b,
+           fused_epilogue epilogue, const C* bias, void* scratch) {
+    using Compute = compute_t<C>;
+    static_assert(std::is_same_v<Compute, compute_t<T>> && std::is_floating_point_v<Compute>);
+    const auto address = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p); };
     const std::uintptr_t addresses = address(a) | address(b) | address(c) | address(bias);
     std::uint32_t alignment = 256;
     while (addresses % alignment != 0) alignment /= 2;
-    const Key key{shape.key(), epilogue, alignment, sizeof(T), measures_};
+    const Types types{cublas_type<T>, cublas_type<C>, cublas_type<Compute>,
+                      std::is_same_v<Compute, double> ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F};
+    const Key key{shape.key(), epilogue, alignment, types.operands, types.result, measures_};
     auto found = plans_.find(key);
     if (found == plans_.end())  // whole before it is kept: making it may fail
-      found = plans_
-                  .emplace(key, Plan(handle_, shape, std::is_same_v<T, float> ? CUDA_R_32F : CUDA_R_64F,
-                                     std::is_same_v<T, float> ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_64F, epilogue, bias,
-                                     alignment, measures_, context.stream()))
+      found = plans_.emplace(key, Plan(handle_, shape, types, epilogue, bias, alignment, measures_, context.stream()))
                   .first;
     const Plan& plan = found->second;
     // Rehearsed is the most that an algorithm may take: with sizes that were not rehearsed another one may be chosen.
@@ -82,7 +96,7 @@ class CublasLt {
         scratch != nullptr ? scratch : context.workspace(context.rehearses() ? kWorkspaceBytes : plan.workspace_bytes);
     if (context.rehearses()) return;
     if (bias != nullptr) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-    const T one = 1, times = shape.accumulate ? 1 : 0;
+    const Compute one = 1, times = shape.accumulate ? 1 : 0;
     // Matrix "A" of the library is b, its "B" is a.
     GRAVEN_CUBLAS(cublasLtMatmul(handle_, plan.product, &one, b, plan.b, a, plan.a, &times, c, plan.c, c, plan.c,
                                  &plan.algorithm, workspace, plan.workspace_bytes, context.stream()));
@@ -124,16 +138,22 @@ class CublasLt {
     cudaEvent_t event = nullptr;
   };
 
+  /// Of a and b, of c and the bias, of the factors, and what is added up in.
+  struct Types {
+    cudaDataType_t operands, result, scale;
+    cublasComputeType_t compute;
+  };
+
   /// The descriptors of a product and the algorithm that was chosen for it.
   struct Plan {
-    Plan(cublasLtHandle_t handle, const matrix_product_shape& s, cudaDataType_t type, cublasComputeType_t compute,
-         fused_epilogue epilogue, const void* bias, std::uint32_t alignment, bool measured, cudaStream_t stream)
-        : a(s.transpose_a ? layout(type, s.k, s.m, s.a_leading, s.batch, s.a_stride)
-                          : layout(type, s.m, s.k, s.a_leading, s.batch, s.a_stride)),
-          b(s.transpose_b ? layout(type, s.n, s.k, s.b_leading, s.batch, s.b_stride)
-                          : layout(type, s.k, s.n, s.b_leading, s.batch, s.b_stride)),
-          c(layout(type, s.m, s.n, s.c_leading, s.batch, s.c_stride)) {
-      GRAVEN_CUBLAS(cublasLtMatmulDescCreate(product.place(), compute, type));
+    Plan(cublasLtHandle_t handle, const matrix_product_shape& s, const Types& types, fused_epilogue epilogue,
+         const void* bias, std::uint32_t alignment, bool measured, cudaStream_t stream)
+        : a(s.transpose_a ? layout(types.operands, s.k, s.m, s.a_leading, s.batch, s.a_stride)
+                          : layout(types.operands, s.m, s.k, s.a_leading, s.batch, s.a_stride)),
+          b(s.transpose_b ? layout(types.operands, s.n, s.k, s.b_leading, s.batch, s.b_stride)
+                          : layout(types.operands, s.k, s.n, s.b_leading, s.batch, s.b_stride)),
+          c(layout(types.result, s.m, s.n, s.c_leading, s.batch, s.c_stride)) {
+      GRAVEN_CUBLAS(cublasLtMatmulDescCreate(product.place(), types.compute, types.scale));
       set(product, CUBLASLT_MATMUL_DESC_TRANSA, s.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
       set(product, CUBLASLT_MATMUL_DESC_TRANSB, s.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
       const cublasLtEpilogue_t fused = epilogue == fused_epilogue::bias        ? CUBLASLT_EPILOGUE_BIAS
@@ -157,31 +177,34 @@ class CublasLt {
       GRAVEN_CUBLAS(cublasLtMatmulAlgoGetHeuristic(handle, product, b, a, c, c, preference, measured ? kMeasured : 1,
                                                    choices, &found));
       if (found == 0) GRAVEN_CUBLAS(CUBLAS_STATUS_NOT_SUPPORTED);
-      const int fastest = found == 1 ? 0 : fastest_of(handle, s, type, choices, found, stream);
+      const int fastest = found == 1 ? 0 : fastest_of(handle, s, types, choices, found, stream);
       algorithm = choices[fastest].algo;
       workspace_bytes = choices[fastest].workspaceSize;
     }
 
     /// Of algorithms, the one that takes the least time for the product, in the best of kRuns; of those that take the
     /// same, the first. One that fails takes no part.
-    int fastest_of(cublasLtHandle_t handle, const matrix_product_shape& s, cudaDataType_t type,
+    int fastest_of(cublasLtHandle_t handle, const matrix_product_shape& s, const Types& types,
                    const cublasLtMatmulHeuristicResult_t* choices, int count, cudaStream_t stream) const {
-      const std::size_t element = type == CUDA_R_64F ? sizeof(double) : sizeof(float);
-      const auto bytes = [&](std::int64_t rows, std::int64_t columns, std::int64_t leading, std::int64_t stride) {
+      const auto bytes = [&](std::int64_t rows, std::int64_t columns, std::int64_t leading, std::int64_t stride,
+                             cudaDataType_t type) {
         const std::int64_t matrix = (rows - 1) * (leading != 0 ? leading : columns) + columns;
+        const std::size_t element = type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
         return static_cast<std::size_t>((s.batch - 1) * stride + matrix) * element;
       };
-      const DeviceBuffer of_a(s.transpose_a ? bytes(s.k, s.m, s.a_leading, s.a_stride)
-                                            : bytes(s.m, s.k, s.a_leading, s.a_stride)),
-          of_b(s.transpose_b ? bytes(s.n, s.k, s.b_leading, s.b_stride) : bytes(s.k, s.n, s.b_leading, s.b_stride)),
-          of_c(bytes(s.m, s.n, s.c_leading, s.c_stride)), workspace(kWorkspaceBytes);
+      const DeviceBuffer of_a(s.transpose_a ? bytes(s.k, s.m, s.a_leading, s.a_stride, types.operands)
+                                            : bytes(s.m, s.k, s.a_leading, s.a_stride, types.operands)),
+          of_b(s.transpose_b ? bytes(s.n, s.k, s.b_leading, s.b_stride, types.operands)
+                             : bytes(s.k, s.n, s.b_leading, s.b_stride, types.operands)),
+          of_c(bytes(s.m, s.n, s.c_leading, s.c_stride, types.result)), workspace(kWorkspaceBytes);
       for (const DeviceBuffer* matrix : {&of_a, &of_b, &of_c})
         GRAVEN_CUDA(cudaMemsetAsync(matrix->data(), 0, matrix->bytes(), stream));
       const Event start, end;
       const double one_f64 = 1, zero_f64 = 0;
       const float one_f32 = 1, zero_f32 = 0;
-      const void* const one = type == CUDA_R_64F ? static_cast<const void*>(&one_f64) : &one_f32;
-      const void* const zero = type == CUDA_R_64F ? static_cast<const void*>(&zero_f64) : &zero_f32;
+      const bool is_double = types.scale == CUDA_R_64F;
+      const void* const one = is_double ? static_cast<const void*>(&one_f64) : &one_f32;
+      const void* const zero = is_double ? static_cast<const void*>(&zero_f64) : &zero_f32;
       int fastest = 0;
       float least = 0;
       bool any = false;
@@ -210,7 +233,8 @@ class CublasLt {
     cublasLtMatmulAlgo_t algorithm{};
     std::size_t workspace_bytes = 0;
   };
-  using Key = std::tuple<decltype(matrix_product_shape{}.key()), fused_epilogue, std::uint32_t, std::size_t, bool>;
+  using Key = std::tuple<decltype(matrix_product_shape{}.key()), fused_epilogue, std::uint32_t, cudaDataType_t,
+                         cudaDataType_t, bool>;
 
   template <class Value>
   static void set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute, const Value& value) {
@@ -255,9 +279,9 @@ class MeasuredProducts {
 
 /// c = a b, then the epilogue. m, n and k are not 0. `scratch`: CublasLt::kWorkspaceBytes for whoever uses the
 /// context's workspace for something else, or nullptr.
-template <class T>
-void matrix_product(CudaContext& context, const matrix_product_shape& shape, T* c, const T* a, const T* b,
-                    fused_epilogue epilogue = fused_epilogue::none, const plain_t<T>* bias = nullptr,
+template <class C, class T>
+void matrix_product(CudaContext& context, const matrix_product_shape& shape, C* c, const T* a, const T* b,
+                    fused_epilogue epilogue = fused_epilogue::none, const plain_t<C>* bias = nullptr,
                     void* scratch = nullptr) {
   context.library<CublasLt>().run(context, shape, c, a, b, epilogue, bias, scratch);
 }

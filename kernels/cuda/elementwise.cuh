@@ -5,8 +5,9 @@
 //   fill(context, fill_config{.n = 4096, .value = 0}, y);
 //
 // A functor has `inputs` and `apply<T>(T x, ...)`. It computes in functor_type of the inputs' types (bool gives way to
-// everything, integers to floating types, narrow to wide), to which they are converted when they are loaded; the result
-// is converted to y's type. y may be any of the inputs, in a broadcast any that has its shape.
+// everything, integers to floating types, narrow to wide; half types count as float), to which they are converted when
+// they are loaded; the result is converted to y's type. y may be any of the inputs, in a broadcast any that has its
+// shape.
 //
 // Every tensor is read or written once, 16 bytes of the widest type at a time where all lie at multiples of them, a
 // thread for as many elements. A broadcast first joins dimensions that lie alike in all inputs. Where the innermost of
@@ -16,6 +17,7 @@
 #pragma once
 
 #include "../config/elementwise.h"
+#include "../cpu/dtype.h"
 #include "context.cuh"
 #include "vector.cuh"
 
@@ -76,7 +78,7 @@ struct widest<First, Rest...> {
 
 /// What a functor over inputs of these types computes in.
 template <class... X>
-using functor_type = typename detail::common_of<X...>::type;
+using functor_type = typename detail::common_of<compute_t<X>...>::type;
 
 /// Elements of a thread: 16 bytes of the widest of these types.
 template <class... Types>

@@ -7,6 +7,7 @@
 // division. The bias stays in the caches; it is read 16 bytes at a time where a row is a multiple of them.
 #pragma once
 
+#include "../cpu/dtype.h"
 #include "context.cuh"
 #include "vector.cuh"
 
@@ -16,6 +17,7 @@ namespace graven::kernels {
 template <class F, class T, class Index = std::int32_t>
 __global__ void epilogue_kernel(std::int64_t n, divider<Index> columns, bool aligned, bool bias_aligned, T* y,
                                 const T* bias, const T* residual) {
+  using C = compute_t<T>;
   constexpr int N = kVectorWidth<T>;
   for (std::int64_t i = first_item(); i * N < n; i += item_stride()) {
     const std::int64_t at = i * N;
@@ -31,6 +33,9 @@ __global__ void epilogue_kernel(std::int64_t n, divider<Index> columns, bool ali
         if constexpr (F::inputs == 2) more[e] = at + e < n ? residual[at + e] : T(0);
       }
     }
+    C sum[N];
+#pragma unroll
+    for (int e = 0; e < N; ++e) sum[e] = static_cast<C>(value[e]);
     if (bias != nullptr) {
       Index column = columns.remainder(static_cast<Index>(at));
       T add[N];
@@ -44,14 +49,14 @@ __global__ void epilogue_kernel(std::int64_t n, divider<Index> columns, bool ali
         }
       }
 #pragma unroll
-      for (int e = 0; e < N; ++e) value[e] += add[e];
+      for (int e = 0; e < N; ++e) sum[e] += static_cast<C>(add[e]);
     }
 #pragma unroll
     for (int e = 0; e < N; ++e) {
       if constexpr (F::inputs == 2)
-        value[e] = F::template apply<T>(value[e], more[e]);
+        value[e] = static_cast<T>(F::template apply<C>(sum[e], static_cast<C>(more[e])));
       else
-        value[e] = F::template apply<T>(value[e]);
+        value[e] = static_cast<T>(F::template apply<C>(sum[e]));
     }
     if (whole) {
       store_vector(y + at, value);

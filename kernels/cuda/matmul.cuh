@@ -4,7 +4,7 @@
 //   matmul(context, matmul_config{.batch = 8, .m = 64, .n = 32, .k = 16, .a_batch_stride = 1024,
 //                                 .b_batch_stride = 512}, c, a, b, bias);
 //
-// cuBLASLt adds the bias of one product of floats that has no other epilogue; else one more pass over c does.
+// cuBLASLt adds the bias of one product, but of doubles, that has no other epilogue; else one more pass over c does.
 #pragma once
 
 #include "../config/matmul.h"
@@ -33,7 +33,7 @@ void matmul(CudaContext& context, const matmul_config& config, T* c, const T* a,
                                    .c_stride = s.m * s.n,
                                    .transpose_a = s.transpose_a,
                                    .transpose_b = s.transpose_b};
-  if constexpr (std::is_same_v<T, float> && is_identity<Epilogue>) {
+  if constexpr (fuses_epilogues<T> && is_identity<Epilogue>) {
     if (bias != nullptr && s.batch == 1) return matrix_product(context, shape, c, a, b, fused_epilogue::bias, bias);
   }
   matrix_product(context, shape, c, a, b);

@@ -96,8 +96,8 @@ __global__ void random_normal_kernel(random_config config, bool vectors, T* y, c
 
 /// `all`: nothing is kept. `scale`: 1 / (1 - p).
 template <class T>
-__global__ void dropout_kernel(dropout_config config, bool all, std::uint32_t threshold, T scale, bool vectors, T* y,
-                               const T* x, const std::int64_t* seed, const std::int64_t* step) {
+__global__ void dropout_kernel(dropout_config config, bool all, std::uint32_t threshold, compute_t<T> scale,
+                               bool vectors, T* y, const T* x, const std::int64_t* seed, const std::int64_t* step) {
   for (std::int64_t block = first_item(); block * 4 < config.n; block += item_stride()) {
     const std::int64_t count = config.n - block * 4;
     T values[4];
@@ -111,7 +111,7 @@ __global__ void dropout_kernel(dropout_config config, bool all, std::uint32_t th
         const std::int64_t own = block * 4 + i, place = own / config.run * config.ranks * config.run + own % config.run;
         word = draw(*seed, config.stream, *step, place / 4).word[place % 4];
       }
-      values[i] = !all && word >= threshold ? values[i] * scale : T(0);
+      values[i] = !all && word >= threshold ? static_cast<T>(static_cast<compute_t<T>>(values[i]) * scale) : T(0);
     }
     store_four(y + block * 4, values, count, vectors);
   }
@@ -135,8 +135,8 @@ template <class T>
 void dropout(CudaContext& context, const dropout_config& config, T* y, const T* x, const std::int64_t* seed,
              const std::int64_t* step) {
   launch(context, "dropout", &dropout_kernel<T>, launch_shape((config.n + 3) / 4), config, config.p >= 1,
-         dropout_threshold(config.p), static_cast<T>(1 / (1 - config.p)), aligned_for_vectors<4>(y, x), y, x, seed,
-         step);
+         dropout_threshold(config.p), static_cast<compute_t<T>>(1 / (1 - config.p)), aligned_for_vectors<4>(y, x), y, x,
+         seed, step);
 }
 
 #endif  // __CUDACC_RTC__

@@ -61,10 +61,10 @@ struct minimum_of {
 };
 
 /// inner = 1: `lanes` threads, a power of 2 up to 32 or kBlock, for each row, in pieces of `piece` elements at
-/// blockIdx.y. y [rows, pieces] = factor * reduction. W elements are taken at a time, as one vector if Aligned.
-template <class Op, int W, bool Aligned, class T>
+/// blockIdx.y. y [rows, pieces] = factor * reduction, in T. W elements are taken at a time, as one vector if Aligned.
+template <class Op, int W, bool Aligned, class T, class Y = T, class X = T>
 __global__ void __launch_bounds__(kBlock) reduce_rows_kernel(std::int64_t rows, std::int64_t size, std::int64_t piece,
-                                                             int lanes, T factor, T* y, const T* x) {
+                                                             int lanes, T factor, Y* y, const X* x) {
   __shared__ T partial[kBlock / 32];
   constexpr int kAhead = 4;
   const int lane = static_cast<int>(threadIdx.x) & (lanes - 1), at_once = kBlock / lanes;
@@ -75,20 +75,22 @@ __global__ void __launch_bounds__(kBlock) reduce_rows_kernel(std::int64_t rows, 
     T values[W];
     fill_vector(values, Op::template start<T>());
     if (row < rows) {
-      const T* from = x + row * size;
+      const X* from = x + row * size;
       for (std::int64_t i = begin + lane * W; i < end; i += kAhead * lanes * W) {
-        T read[kAhead][W];
+        X read[kAhead][W];
 #pragma unroll
         for (int a = 0; a < kAhead; ++a) {
           const std::int64_t k = i + a * lanes * W;
           if (k >= end)
-            fill_vector(read[a], Op::template start<T>());
+            fill_vector(read[a], static_cast<X>(Op::template start<T>()));
           else
             load_elements<Aligned>(read[a], from + k);
         }
 #pragma unroll
-        for (int w = 0; w < W; ++w)
-          values[w] = Op::join(values[w], Op::join(Op::join(read[0][w], read[1][w]), Op::join(read[2][w], read[3][w])));
+        for (int w = 0; w < W; ++w) {
+          const auto of = [&](int a) { return static_cast<T>(read[a][w]); };
+          values[w] = Op::join(values[w], Op::join(Op::join(of(0), of(1)), Op::join(of(2), of(3))));
+        }
       }
     }
     T value = values[0];
@@ -105,13 +107,13 @@ __global__ void __launch_bounds__(kBlock) reduce_rows_kernel(std::int64_t rows, 
         for (int warp = 1; warp < kBlock / 32; ++warp) value = Op::join(value, partial[warp]);
       __syncthreads();  // before the next use of `partial`
     }
-    if (lane == 0 && row < rows) y[row * gridDim.y + blockIdx.y] = static_cast<T>(value * factor);
+    if (lane == 0 && row < rows) y[row * gridDim.y + blockIdx.y] = static_cast<Y>(value * factor);
   }
 }
 
-/// A thread takes W columns. y [outer, pieces, columns] = factor * reduction.
-template <class Op, int W, class T>
-__global__ void __launch_bounds__(kColumnBlock) reduce_columns_kernel(column_cut cut, T factor, T* y, const T* x) {
+/// A thread takes W columns. y [outer, pieces, columns] = factor * reduction, in T.
+template <class Op, int W, class T, class Y = T, class X = T>
+__global__ void __launch_bounds__(kColumnBlock) reduce_columns_kernel(column_cut cut, T factor, Y* y, const X* x) {
   for (std::int64_t first = first_matrix(cut); first < cut.outer; first += matrix_stride(cut)) {
     const column_place at = place_in_columns<W>(cut, first);
     T values[W];
@@ -119,7 +121,7 @@ __global__ void __launch_bounds__(kColumnBlock) reduce_columns_kernel(column_cut
     if (at.stores()) {
 #pragma unroll
       for (int w = 0; w < W; ++w)
-        y[(at.outer * cut.pieces + blockIdx.y) * cut.columns + at.column + w] = static_cast<T>(values[w] * factor);
+        y[(at.outer * cut.pieces + blockIdx.y) * cut.columns + at.column + w] = static_cast<Y>(values[w] * factor);
     }
   }
 }
@@ -197,12 +199,13 @@ void argument(CudaContext& context, const char* name, const reduce_config& confi
     launch(context, name, &argument_kernel<Maximum, T>, launch_shape(config.outer * config.inner), config, y, x);
 }
 
-/// A row of many vectors is for a block, and of very many for several, if there are too few rows for a device.
-template <class Op, class T>
-void reduce_rows(CudaContext& context, std::int64_t rows, std::int64_t size, T factor, T* y, const T* x) {
-  constexpr int kWidth = kFloatWidth<T>;
+/// A row of many vectors is for a block, and of very many for several, if there are too few rows for a device. Pieces
+/// have results in T.
+template <class Op, class T, class Y, class X>
+void reduce_rows(CudaContext& context, std::int64_t rows, std::int64_t size, T factor, Y* y, const X* x) {
+  constexpr int kWidth = kFloatWidth<X>;
   constexpr bool kSingle = kWidth == 1;
-  const int width = width_for<T>(size);
+  const int width = width_for<X>(size);
   const std::int64_t vectors = size / width;
   const int lanes = vectors > 512 ? kBlock : vectors > 32 ? 32 : 1 << bits_for(divide_up(vectors, 2));
   std::int64_t pieces = vectors >= 32 * kBlock && rows > 0 ? 264 / rows : 1;
@@ -210,39 +213,44 @@ void reduce_rows(CudaContext& context, std::int64_t rows, std::int64_t size, T f
   if (pieces < 1) pieces = 1;
   const std::int64_t piece = divide_up(vectors, pieces) * width;
   pieces = size > 0 ? divide_up(size, piece) : 1;
-  T* to = y;
-  if (pieces > 1) to = static_cast<T*>(context.workspace(static_cast<std::size_t>(rows * pieces) * sizeof(T)));
   LaunchShape shape = launch_shape(rows * lanes, kBlock);
   shape.blocks.y = static_cast<unsigned>(pieces);
-  launch(context, "reduce",
-         width == 1                       ? &reduce_rows_kernel<Op, 1, true, T>
-         : aligned_for_vectors<kWidth>(x) ? &reduce_rows_kernel<Op, kWidth, true, T>
-                                          : &reduce_rows_kernel<Op, kWidth, kSingle, T>,
-         shape, rows, size, piece, lanes, pieces > 1 ? T(1) : factor, to, x);
-  if (pieces > 1) reduce_rows<Op>(context, rows, pieces, factor, y, static_cast<const T*>(to));
+  const auto start = [&]<class To>(To* to, T times) {
+    launch(context, "reduce",
+           width == 1                       ? &reduce_rows_kernel<Op, 1, true, T, To, X>
+           : aligned_for_vectors<kWidth>(x) ? &reduce_rows_kernel<Op, kWidth, true, T, To, X>
+                                            : &reduce_rows_kernel<Op, kWidth, kSingle, T, To, X>,
+           shape, rows, size, piece, lanes, times, to, x);
+  };
+  if (pieces == 1) return start(y, factor);
+  T* const parts = static_cast<T*>(context.workspace(static_cast<std::size_t>(rows * pieces) * sizeof(T)));
+  start(parts, T(1));
+  reduce_rows<Op>(context, rows, pieces, factor, y, static_cast<const T*>(parts));
 }
 
-template <class Op, class T>
-void reduce_columns(CudaContext& context, const reduce_config& config, T factor, T* y, const T* x) {
-  constexpr int kWidth = kFloatWidth<T>;
-  const int width = width_for<T>(config.inner);
+template <class Op, class T, class Y, class X>
+void reduce_columns(CudaContext& context, const reduce_config& config, T factor, Y* y, const X* x) {
+  constexpr int kWidth = kFloatWidth<X>;
+  const int width = width_for<X>(config.inner);
   const column_cut cut = cut_columns(config.outer, config.size, config.inner, width);
-  T* to = y;
-  if (cut.pieces > 1)
-    to = static_cast<T*>(
-        context.workspace(static_cast<std::size_t>(config.outer * cut.pieces * config.inner) * sizeof(T)));
-  const bool vectors = takes_vectors<T>(config.inner, x);
-  launch(context, "reduce", vectors ? &reduce_columns_kernel<Op, kWidth, T> : &reduce_columns_kernel<Op, 1, T>,
-         column_shape(cut, vectors ? kWidth : 1), cut, cut.pieces > 1 ? T(1) : factor, to, x);
-  if (cut.pieces > 1) {
-    const column_cut rest = cut_columns(config.outer, cut.pieces, config.inner, 1, true);
-    launch(context, "reduce", &reduce_columns_kernel<Op, 1, T>, column_shape(rest, 1), rest, factor, y,
-           static_cast<const T*>(to));
-  }
+  const bool vectors = takes_vectors<X>(config.inner, x);
+  const auto start = [&]<class To>(To* to, T times) {
+    launch(context, "reduce",
+           vectors ? &reduce_columns_kernel<Op, kWidth, T, To, X> : &reduce_columns_kernel<Op, 1, T, To, X>,
+           column_shape(cut, vectors ? kWidth : 1), cut, times, to, x);
+  };
+  if (cut.pieces == 1) return start(y, factor);
+  T* const parts = static_cast<T*>(
+      context.workspace(static_cast<std::size_t>(config.outer * cut.pieces * config.inner) * sizeof(T)));
+  start(parts, T(1));
+  const column_cut rest = cut_columns(config.outer, cut.pieces, config.inner, 1, true);
+  launch(context, "reduce", &reduce_columns_kernel<Op, 1, T, Y, T>, column_shape(rest, 1), rest, factor, y,
+         static_cast<const T*>(parts));
 }
 
-template <class Op, class T>
-void reduce(CudaContext& context, const reduce_config& config, T factor, T* y, const T* x) {
+/// Half types are joined in float.
+template <class Op, class Y, class X>
+void reduce(CudaContext& context, const reduce_config& config, compute_t<X> factor, Y* y, const X* x) {
   if (config.inner == 1)
     reduce_rows<Op>(context, config.outer, config.size, factor, y, x);
   else
@@ -261,27 +269,29 @@ void add_pieces(CudaContext& context, const char* name, std::int64_t columns, st
 
 }  // namespace detail
 
-template <class T>
-void reduce_sum(CudaContext& context, const reduce_config& config, T* y, const T* x) {
-  detail::reduce<sum_of>(context, config, T(1), y, x);
+/// y: also float, of half types.
+template <class Y, class T>
+void reduce_sum(CudaContext& context, const reduce_config& config, Y* y, const T* x) {
+  detail::reduce<sum_of>(context, config, 1, y, x);
 }
 /// Floating types. The mean of nothing is NaN.
 template <class T>
 void reduce_mean(CudaContext& context, const reduce_config& config, T* y, const T* x) {
+  using C = compute_t<T>;
   detail::reduce<sum_of>(
-      context, config, config.size > 0 ? T(1) / static_cast<T>(config.size) : static_cast<T>(__builtin_nan("")), y, x);
+      context, config, config.size > 0 ? C(1) / static_cast<C>(config.size) : static_cast<C>(__builtin_nan("")), y, x);
 }
 template <class T>
 void reduce_max(CudaContext& context, const reduce_config& config, T* y, const T* x) {
-  detail::reduce<maximum_of>(context, config, T(1), y, x);
+  detail::reduce<maximum_of>(context, config, 1, y, x);
 }
 template <class T>
 void reduce_min(CudaContext& context, const reduce_config& config, T* y, const T* x) {
-  detail::reduce<minimum_of>(context, config, T(1), y, x);
+  detail::reduce<minimum_of>(context, config, 1, y, x);
 }
 template <class T>
 void reduce_prod(CudaContext& context, const reduce_config& config, T* y, const T* x) {
-  detail::reduce<product_of>(context, config, T(1), y, x);
+  detail::reduce<product_of>(context, config, 1, y, x);
 }
 template <class T>
 void argmax(CudaContext& context, const reduce_config& config, std::int64_t* y, const T* x) {

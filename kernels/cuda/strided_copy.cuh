@@ -132,9 +132,10 @@ __global__ void strided_add_sums_kernel(Index n, strided_view<Index> kept_y, str
   for (Index i = static_cast<Index>(first_item()); i < n; i += static_cast<Index>(item_stride())) {
     T& target = y[strided_place(kept_y, i)];
     const T* from = x + strided_place(kept_x, i);
-    auto sum = static_cast<wrapping_t<T>>(target);
+    using Sum = wrapping_t<compute_t<T>>;
+    auto sum = static_cast<Sum>(target);
 #pragma unroll 4
-    for (Index r = 0; r < repeats; ++r) sum += static_cast<wrapping_t<T>>(from[strided_place(summed_x, r)]);
+    for (Index r = 0; r < repeats; ++r) sum += static_cast<Sum>(from[strided_place(summed_x, r)]);
     target = static_cast<T>(sum);
   }
 }

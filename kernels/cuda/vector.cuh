@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "../config/device.h"
+#include "../cpu/dtype.h"
 #ifndef __CUDACC_RTC__
 #include <cuda_runtime.h>
 
@@ -26,13 +27,18 @@ namespace graven::kernels {
 template <class T>
 inline constexpr int kVectorWidth = static_cast<int>(16 / sizeof(T));
 
-/// Elements that a thread computes with at a time: 16 bytes of floating types, one of the others.
+/// Elements that a thread computes with at a time: 16 bytes of floats and doubles, as many of half types as of floats,
+/// one of the others.
 template <class T>
 inline constexpr int kFloatWidth = 1;
 template <>
 inline constexpr int kFloatWidth<float> = kVectorWidth<float>;
 template <>
 inline constexpr int kFloatWidth<double> = kVectorWidth<double>;
+template <>
+inline constexpr int kFloatWidth<half> = kVectorWidth<float>;
+template <>
+inline constexpr int kFloatWidth<bfloat16> = kVectorWidth<float>;
 
 /// What N neighbours must be aligned to, in bytes.
 template <int N, class T>

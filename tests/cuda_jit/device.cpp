@@ -28,14 +28,17 @@ long long count(const char* function) {
   return reinterpret_cast<long long (*)()>(dlsym(library, function))();
 }
 
-void expect_close(const Tensor& got, const Tensor& expected) {
+void expect_close(const Tensor& got, const Tensor& expected, DType computed) {
   ASSERT_TRUE(kStandIn);
   ASSERT_EQ(got.describe(), expected.describe());
   const std::vector<double> a = got.to_vector<double>(), b = expected.to_vector<double>();
   double largest = 0;
   for (const double x : b) largest = std::max(largest, std::isfinite(x) ? std::abs(x) : 0);
+  const tests::tolerance::Tolerance& of = tests::tolerance::network_on_device;
+  const DType precision = computed == f32 ? got.dtype() : computed;
+  const double tolerance = precision == f16 ? of.f16 : precision == bf16 ? of.bf16 : of.f32;
   for (std::size_t i = 0; i < a.size(); ++i)
-    ASSERT_TRUE(a[i] == b[i] || std::abs(a[i] - b[i]) <= tests::tolerance::network_on_device.f32 * (1 + largest))
+    ASSERT_TRUE(a[i] == b[i] || std::abs(a[i] - b[i]) <= tolerance * (1 + largest))
         << "element " << i << " of " << a.size() << ": " << a[i] << ", expected " << b[i];
 }
 

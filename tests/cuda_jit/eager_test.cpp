@@ -282,6 +282,28 @@ Results graphs_and_operators(const Device& device) {
   return {before, behind, eagerly};
 }
 
+/// What half types do there: products and convolutions, elementwise work, sums, what only moves elements, gradients.
+Results halves(const Device& device) {
+  Results results;
+  const auto made = [&](const std::vector<std::int64_t>& shape, DType half) { return randn(shape, device).to(half); };
+  for (const DType half : {bf16, f16}) {
+    const Tensor x = made({6, 8}, half), w = made({5, 8}, half), b = made({5}, half);
+    results.push_back(gelu(linear(x, w, b)));
+    results.push_back(conv2d(made({2, 4, 7, 6}, half), made({6, 4, 3, 3}, half), {}, {.stride = 2, .padding = 1}));
+    results.push_back(x.mean(0).to(f32) + arange(8).to(device).to(half));
+  }
+  const Tensor x = made({6, 8}, bf16), w = made({5, 8}, bf16);
+  results.push_back(where(x > 0, x * 2.0 + 1, sigmoid(x)));
+  for (const Tensor& reduced : {x.sum(), x.amax(1)}) results.push_back(reduced);
+  results.push_back(cat({x.t(), x.t().slice(1, 0, 3)}, 1));
+  results.push_back(embedding(tensor({3, 0, 3}).to(device), x));
+  Tensor leaf = x.detach().clone().requires_grad_(), weight = w.detach().clone().requires_grad_();
+  (linear(leaf, weight).square().slice(1, 1, 4) * 0.125).sum().backward();
+  results.push_back(leaf.grad());
+  results.push_back(weight.grad());
+  return results;
+}
+
 class EagerOnADevice : public testing::TestWithParam<Program> {};
 
 TEST_P(EagerOnADevice, GivesWhatTheProcessorGives) {
@@ -305,7 +327,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Program{"recurrence", recurrence}, Program{"gradients_in_hand", gradients_in_hand},
                     Program{"optimizers", optimizers}, Program{"other_views_of_results", other_views_of_results},
                     Program{"beside_the_host", beside_the_host}, Program{"moved_between", moved_between},
-                    Program{"graphs_and_operators", graphs_and_operators}),
+                    Program{"graphs_and_operators", graphs_and_operators}, Program{"halves", halves}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

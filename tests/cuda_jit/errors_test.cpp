@@ -134,8 +134,8 @@ TEST(CudaErrors, OfTensorsOnTwoDevicesNameBoth) {
   Tensor leaf = ones({2, 3}).cuda().requires_grad_();
   EXPECT_EQ(message_of([&] { leaf.set_grad(x); }),
             "set_grad: the gradient must be on cuda:0, as the tensor is, and is on cpu");
-  EXPECT_EQ(message_of([] { (void)relu(ones({2}, f16).cuda()); }),
-            "relu: f16[2] has no kernels on cuda:0 yet: convert with to(f32)");
+  EXPECT_EQ(message_of([] { (void)softmax(ones({2, 3}, f16).cuda(), 1); }),
+            "softmax: the CUDA kernel softmax does not take f16[2,3] (input_0): convert with to(f32)");
   EXPECT_EQ(message_of([&] { (void)there.data<float>(); }),
             "the tensor f32[2,3] is on cuda:0, and its elements are asked for on the cpu: take its cpu() first");
   EXPECT_EQ(message_of([] { (void)Device("gpu"); }), "device: expected cpu, cuda or cuda:<number>, got 'gpu'");
@@ -143,7 +143,7 @@ TEST(CudaErrors, OfTensorsOnTwoDevicesNameBoth) {
 }
 
 struct HalfGraph : nn::Graph<HalfGraph> {
-  Tensor build(Tensor x) { return relu(x); }
+  Tensor build(Tensor x) { return softmax(x, 1); }
 };
 
 TEST(CudaErrors, OfTypesNameTheOperatorAndTheLine) {

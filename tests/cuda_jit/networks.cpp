@@ -55,6 +55,16 @@ std::function<Running()> trains(std::function<Model()> make, Options options, do
   };
 }
 
+/// The same in mixed precision.
+std::function<Running()> in(DType half, const std::function<Running()>& make) {
+  return [=] {
+    Running running = make();
+    running.graph->enable_amp(half);
+    if (half == f16) running.graph->set_grad_scaler(amp::GradScaler({.init_scale = 1024}));
+    return running;
+  };
+}
+
 struct Mlp : nn::Module<Mlp> {
   nn::Linear hidden = child("hidden", nn::Linear(12, 20));
   nn::LayerNorm norm = child("norm", nn::LayerNorm({20}));
@@ -110,6 +120,19 @@ const std::vector<Network>& networks() {
       {"lstm_train",
        trains<optim::RMSprop>(std::function(+[] { return Recurrent(); }), optim::RMSpropOptions{.lr = 0.01}),
        [] { return std::vector<Tensor>{randn({5, 3, 6}), randint(0, 5, {3})}; }},
+      {"gpt2_train_bf16",
+       in(bf16,
+          trains<optim::AdamW>(std::function(+[] { return small_gpt2(); }), optim::AdamWOptions{.lr = 0.001}, 1.0)),
+       [] { return std::vector<Tensor>{randint(0, 20, {2, 8}), randint(0, 20, {16})}; }, 3, bf16},
+      {"mlp_train_f16",
+       in(f16, trains<optim::AdamW>(std::function(+[] { return Mlp(); }), optim::AdamWOptions{.lr = 0.01}, 0.5)),
+       [] { return std::vector<Tensor>{randn({8, 12}), randint(0, 5, {8})}; }, 3, f16},
+      {"mobilenet_v2_train_bf16",
+       in(bf16, trains<optim::SGD>(std::function(+[] { return small_mobilenet(); }),
+                                   optim::SGDOptions{.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4})),
+       [] { return images(2, 3, 32); }, 1, bf16},
+      {"lenet_bf16", in(bf16, infers<models::LeNet>([] { return models::LeNet(); })), [] { return images(2, 1, 28); },
+       1, bf16},
   };
   return all;
 }

@@ -23,6 +23,7 @@ struct Network {
   std::function<Running()> make;  ///< its weights follow from the seed
   std::function<std::vector<Tensor>()> inputs;
   int steps = 3;
+  DType computed = f32;  ///< else it is in mixed precision
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Network& network) { return out << network.name; }

@@ -178,11 +178,42 @@ template void every_kernel<float>(CudaContext&, float*, const float*, bool*, std
 template void every_kernel<double>(CudaContext&, double*, const double*, bool*, std::int64_t*, std::uint8_t*,
                                    const double*);
 
-void every_float_kernel(CudaContext& context, float* y, const float* x) {
+template <class T>
+void every_convolution(CudaContext& context, T* y, const T* x, float* dw) {
   conv2d<relu>(context, conv2d_config{}, y, x, x, x);
   conv2d<add>(context, conv2d_config{}, y, x, x, x, x);
   conv2d_backward_input(context, conv2d_config{}, y, x, x);
-  conv2d_backward_weight(context, conv2d_config{}, y, y, x, x);
+  conv2d_backward_weight(context, conv2d_config{}, dw, dw, x, x);
 }
+template void every_convolution<float>(CudaContext&, float*, const float*, float*);
+
+template <class T>
+void every_half_kernel(CudaContext& context, T* y, const T* x, float* wide, const std::int64_t* index) {
+  every_convolution(context, y, x, wide);
+  elementwise<relu>(context, elementwise_config{}, y, x);
+  elementwise<add>(context, elementwise_config{}, wide, x, x);
+  elementwise<add>(context, elementwise_config{}, y, static_cast<const float*>(wide), x);
+  broadcast<add>(context, broadcast_config{}, y, x, x);
+  fill(context, fill_config{}, y);
+  strided_copy(context, strided_copy_config{}, y, x);
+  strided_add(context, strided_copy_config{}, y, x);
+  concat(context, concat_config{}, y, 1, &x, index);
+  pad(context, pad_config{}, y, x);
+  gather(context, gather_config{}, y, x, index);
+  index_select(context, index_select_config{}, y, x, index);
+  dropout(context, dropout_config{}, y, x, index, index);
+  reduce_sum(context, reduce_config{}, y, x);
+  reduce_mean(context, reduce_config{}, y, x);
+  reduce_max(context, reduce_config{}, y, x);
+  reduce_min(context, reduce_config{}, y, x);
+  reduce_prod(context, reduce_config{}, y, x);
+  linear<relu>(context, linear_config{}, y, x, x, x, nullptr);
+  linear<add>(context, linear_config{}, y, x, x, x, x);
+  linear_backward_input<add>(context, linear_config{}, y, x, x, x);
+  linear_backward_weight(context, linear_config{}, wide, wide, x, x);
+  matmul<relu>(context, matmul_config{}, y, x, x);
+}
+template void every_half_kernel<f16>(CudaContext&, f16*, const f16*, float*, const std::int64_t*);
+template void every_half_kernel<bf16>(CudaContext&, bf16*, const bf16*, float*, const std::int64_t*);
 
 }  // namespace graven::kernels

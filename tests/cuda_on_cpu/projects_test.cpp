@@ -807,11 +807,11 @@ TEST(CudaProjects, LeNetTrains) {
 /// Trains on both, with a held-out set that the network evaluates as it infers: without its dropouts, with its running
 /// statistics. `write(x, y, n)` writes n samples into two files. `x`: what a step's first input is made of, and how
 /// much of it; `rows`: labels of a step. `sizes` stand behind them in a call, as ", 8, 12", and `other_sizes` are
-/// smaller.
+/// smaller. `tolerance`: of losses, relative.
 void train_a_network(const std::string& name, const Graph& graph, const std::pair<std::string, std::int64_t>& x,
                      std::int64_t rows,
                      const std::function<void(const fs::path&, const fs::path&, std::int64_t)>& write,
-                     const std::string& sizes = {}, const std::string& other_sizes = {}) {
+                     const std::string& sizes = {}, const std::string& other_sizes = {}, double tolerance = 1e-4) {
   Projects projects(name, graph, /*evaluates_apart=*/true);
   write(projects.folder() / "x.npy", projects.folder() / "y.npy", 16);
   write(projects.folder() / "held_x.npy", projects.folder() / "held_y.npy", 9);  // the last batch is a partial one
@@ -833,13 +833,13 @@ void train_a_network(const std::string& name, const Graph& graph, const std::pai
     fs::remove_all(projects.folder() / "cuda/saved");
     projects.run("cuda", name, with_option(arguments, way), way.order);
     const std::vector<double> got = losses(projects.folder() / "cuda/log");
-    expect_same_losses(got, expected, 1e-4);
+    expect_same_losses(got, expected, tolerance);
     EXPECT_TRUE(first.empty() || got == first) << "other losses";
     first = got;
     const auto on_cuda = evaluations(projects.folder() / "cuda/log");
     ASSERT_EQ(on_cuda.size(), on_cpu.size());
     for (std::size_t e = 0; e < on_cpu.size(); ++e) {
-      EXPECT_NEAR(on_cuda[e].first, on_cpu[e].first, 1e-4 * on_cpu[e].first);
+      EXPECT_NEAR(on_cuda[e].first, on_cpu[e].first, tolerance * on_cpu[e].first);
       EXPECT_EQ(on_cuda[e].second, on_cpu[e].second);
     }
     const auto files = checkpoints(projects.folder() / "cuda/saved");
@@ -861,7 +861,7 @@ void train_a_network(const std::string& name, const Graph& graph, const std::pai
       "replayed: 0 allocations, 0 descriptors\n"
       "5 graph launches\n"
       "predictions: " +
-          std::to_string(8 * rows) +
+          std::to_string(8 * rows + 24) +  // and whether a label was out of range
           " bytes\n"
           "error: write_back: expected parameters() or states() to have been called since the last step, forward() or "
           "update()\n"
@@ -936,10 +936,12 @@ TEST(CudaProjects, MobileNetV2Trains) {
                   });
 }
 
-/// `recomputes`: each block's activations in backward, dropout and all.
-void train_gpt2(const std::string& name, bool recomputes) {
+/// `recomputes`: each block's activations in backward, dropout and all. `half`: in mixed precision, where a sum in
+/// another order may round a product to the next bfloat16 number, 2^-8 away.
+void train_gpt2(const std::string& name, bool recomputes, bool half = false) {
   manual_seed(1);
   TrainGpt2 graph;
+  if (half) graph.enable_amp();
   for (models::GPT2Block& block : graph.model.transformer.h) block.activation_checkpointing(recomputes);
   const Dim batch("batch", 8), length("length", 12);
   train_a_network(
@@ -950,11 +952,12 @@ void train_gpt2(const std::string& name, bool recomputes) {
         write_npy(x, "<i8", {n, 12}, std::vector<std::int64_t>(tokens.begin(), tokens.end() - 1));
         write_npy(y, "<i8", {n, 12}, std::vector<std::int64_t>(tokens.begin() + 1, tokens.end()));
       },
-      ", 8, 12", ", 8, 7");
+      ", 8, 12", ", 8, 7", half ? 2e-3 : 1e-4);
 }
 
 TEST(CudaProjects, Gpt2Trains) { train_gpt2("gpt2_train", false); }
 TEST(CudaProjects, Gpt2TrainsWithRecomputation) { train_gpt2("gpt2_recomputes", true); }
+TEST(CudaProjects, Gpt2TrainsInMixedPrecision) { train_gpt2("gpt2_bf16", false, true); }
 
 TEST(CudaProjects, LeNetInfers) {
   // What the sample emits itself, with its weights.

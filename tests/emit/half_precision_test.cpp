@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
+#include <sstream>
 
 #include "codegen/build/process.h"
+#include "tests/read_text.h"
 
 namespace graven::codegen {
 namespace {
@@ -125,17 +128,28 @@ TEST(MixedPrecision, CheckpointsAreF32AndAGraphRunsAsItsProject) {
   EXPECT_LT(apart, 0.02F);
 }
 
-TEST(MixedPrecision, CudaHasNoHalfTypesYet) {
-  InferMixed graph;
-  graph.enable_amp();
-  graph.compile(spec({2, 3, 8, 8}, "x"));
-  try {
-    emit(graph, fs::path(GRAVEN_BINARY_DIR) / "emitted/mixed_precision/cuda", {.target = "cuda"});
-    FAIL() << "emitted";
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("enable_amp: the cuda target has no half types yet"), std::string::npos)
-        << error.what();
-  }
+TEST(MixedPrecision, CudaProjectsHaveTheSameHalves) {
+  const auto values_in_bf16 = [](const std::string& target) {
+    manual_seed(1);
+    TrainMixed graph;
+    graph.enable_amp();
+    graph.compile(spec({4, 3, 8, 8}, "x"), spec({4}, i64, "labels"));
+    const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "emitted/mixed_precision" / target;
+    fs::remove_all(folder);
+    emit(graph, folder, {.target = target});
+    std::istringstream plan(test::read_text(folder / "memory_plan.h"));
+    std::set<std::string> names;
+    for (std::string line; std::getline(plan, line);)
+      if (const std::size_t comma = line.find(", bf16,"); comma != std::string::npos)
+        names.insert(line.substr(0, comma));
+    return names;
+  };
+  const std::set<std::string> expected = values_in_bf16("cpu");
+  EXPECT_GE(expected.size(), 3u);
+  std::size_t same = 0;
+  const std::set<std::string> got = values_in_bf16("cuda");
+  for (const std::string& name : got) same += expected.count(name);
+  EXPECT_GE(same, 3u) << "of " << got.size();
 }
 
 }  // namespace

@@ -267,7 +267,7 @@ void Program::note(const std::string& text) {
     fill_in(toolkit + functor, call_->functor);
   fill_in(toolkit + "rule_options", call_->options);
   for (std::size_t place = 0; place < call_->types.size(); ++place)
-    for (const char* bytes : {"1", "4", "8"})
+    for (const char* bytes : {"1", "2", "4", "8"})
       fill_in(toolkit + "element<" + bytes + ", " + std::to_string(place) + ">", call_->types[place]);
   fill_in(toolkit, "");  // CUDA's own types stand in no namespace
 }

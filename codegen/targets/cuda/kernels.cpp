@@ -15,44 +15,45 @@ namespace {
 struct CudaKernel {
   std::string_view name;
   bool product = false;  ///< a library's matrix product or convolution: its result may not lie over an input
-  bool images = false;   ///< float, NHWC
+  bool images = false;   ///< NHWC, not in double
+  bool half = false;     ///< in half types, too
 };
 
 /// What kernels/cuda has.
 constexpr CudaKernel kCudaKernels[] = {
-    {"elementwise"},
-    {"broadcast"},
-    {"fill"},
-    {"strided_copy"},
-    {"strided_add"},
-    {"concat"},
-    {"pad"},
+    {.name = "elementwise", .half = true},
+    {.name = "broadcast", .half = true},
+    {.name = "fill", .half = true},
+    {.name = "strided_copy", .half = true},
+    {.name = "strided_add", .half = true},
+    {.name = "concat", .half = true},
+    {.name = "pad", .half = true},
     {"pad_border"},
     {"pad_border_backward"},
     {"resample"},
     {"resample_backward"},
     {"arange"},
     {"size"},
-    {"gather"},
+    {.name = "gather", .half = true},
     {"scatter"},
     {"scatter_add"},
-    {"index_select"},
+    {.name = "index_select", .half = true},
     {"index_add"},
     {"one_hot"},
     {"random_uniform"},
     {"random_normal"},
-    {"dropout"},
+    {.name = "dropout", .half = true},
     {"causal_mask"},
     {"cumsum"},
     {"cumprod"},
     {"cumprod_backward"},
     {"sort"},
     {"sort_backward"},
-    {"reduce_sum"},
-    {"reduce_mean"},
-    {"reduce_max"},
-    {"reduce_min"},
-    {"reduce_prod"},
+    {.name = "reduce_sum", .half = true},
+    {.name = "reduce_mean", .half = true},
+    {.name = "reduce_max", .half = true},
+    {.name = "reduce_min", .half = true},
+    {.name = "reduce_prod", .half = true},
     {"argmax"},
     {"argmin"},
     {"softmax"},
@@ -85,13 +86,13 @@ constexpr CudaKernel kCudaKernels[] = {
     {"max_pool2d_backward"},
     {"avg_pool2d"},
     {"avg_pool2d_backward"},
-    {"linear", true},
-    {"linear_backward_input", true},
-    {"linear_backward_weight", true},
-    {"matmul", true},
-    {"conv2d", true, true},
-    {"conv2d_backward_input", true, true},
-    {"conv2d_backward_weight", true, true},
+    {.name = "linear", .product = true, .half = true},
+    {.name = "linear_backward_input", .product = true, .half = true},
+    {.name = "linear_backward_weight", .product = true, .half = true},
+    {.name = "matmul", .product = true, .half = true},
+    {.name = "conv2d", .product = true, .images = true, .half = true},
+    {.name = "conv2d_backward_input", .product = true, .images = true, .half = true},
+    {.name = "conv2d_backward_weight", .product = true, .images = true, .half = true},
     {"clip_factor"},
     {"accumulate"},
     {"finite_step"},
@@ -107,7 +108,8 @@ ir::ValueId uncovered(const ir::NodeView& node, const CudaKernel& kernel) {
     for (const ir::ValueId v : *list) {
       if (v == ir::kNone || node.graph.value(v).kind == ir::ValueKind::hyper) continue;
       const ir::DType dtype = node.graph.type(v).dtype;
-      if (dtype == ir::DType::f16 || dtype == ir::DType::bf16 || (kernel.images && dtype != ir::DType::f32)) return v;
+      const bool is_half = dtype == ir::DType::f16 || dtype == ir::DType::bf16;
+      if (is_half ? !kernel.half : kernel.images && dtype != ir::DType::f32) return v;
     }
   return ir::kNone;
 }
@@ -133,7 +135,7 @@ ir::KernelCall lower_for_cuda(const ir::NodeView& node) {
     refuse(node, std::string(node.node.op->name) + " has no CUDA kernel (" + call.name + "): emit for the CPU");
   if (const ir::ValueId v = uncovered(node, *kernel); v != ir::kNone)
     refuse(node, "the CUDA kernel " + call.name + " does not take " + node.graph.type(v).to_string() + " (" +
-                     node.graph.value(v).name + ")");
+                     node.graph.value(v).name + "): convert with to(f32)");
   if (kernel->images && !node.attributes().flag("channels_last"))
     refuse(node, "the CUDA kernel " + call.name + " takes NHWC images: the pass choose_layout must run");
   if (kernel->product) call.in_place.clear();

@@ -2,6 +2,7 @@
 
 #include "codegen/plan/plan.h"
 #include "codegen/targets/cuda/kernels.h"
+#include "ir/ops.h"
 
 namespace graven::codegen {
 
@@ -11,10 +12,30 @@ constexpr ir::DType kEpilogues[] = {ir::DType::f32, ir::DType::f16, ir::DType::b
 constexpr ir::DType kImages[] = {ir::DType::f32, ir::DType::f64, ir::DType::f16, ir::DType::bf16,   ir::DType::i8,
                                  ir::DType::u8,  ir::DType::i32, ir::DType::i64, ir::DType::boolean};
 
+/// As on the processor, but for what ranks send each other.
+constexpr const ir::OpDef* kHalf[] = {&ir::kLinear,
+                                      &ir::kLinearBackwardInput,
+                                      &ir::kLinearBackwardWeight,
+                                      &ir::kMatmul,
+                                      &ir::kConv2d,
+                                      &ir::kConv2dBackwardInput,
+                                      &ir::kConv2dBackwardWeight,
+                                      &ir::kCat,
+                                      &ir::kCopy,
+                                      &ir::kDetach,
+                                      &ir::kExpand,
+                                      &ir::kFlip,
+                                      &ir::kPad,
+                                      &ir::kPermute,
+                                      &ir::kReshape,
+                                      &ir::kSlice,
+                                      &ir::kDropout};
+
 Target make_cuda_target() {
   Target target{.passes = {.name = "cuda",
                            .epilogues = kEpilogues,
                            .channels_last = kImages,
+                           .half = kHalf,
                            .lower = lower_for_cuda,
                            .arena_bytes = planned_arena_bytes},
                 .title = "CUDA",

@@ -168,9 +168,9 @@ class GraphBase {
   /// Mixed precision, as PyTorch's autocast has it: matrix products, convolutions and what follows them are computed in
   /// `dtype`, bf16 or f16; losses, softmax, norms and their statistics, reductions, exp, log and their kin in f32, and
   /// so are parameters, gradients, optimizer state and what build() returns, so that checkpoints are as before. Each
-  /// weight is cast once a step. Sums of products are f32. Which operator is of which kind: docs/operators.md. For the
-  /// CPU, where products in bf16 use the processor's tiles (AMX) if it has them; user error for CUDA, when it is
-  /// emitted or run. Before compile() or the first call: user error after it, or for another dtype.
+  /// weight is cast once a step. Sums of products are f32. Which operator is of which kind: docs/operators.md. On a CPU
+  /// products in bf16 use the processor's tiles (AMX) if it has them; on a device they are the library's. Before
+  /// compile() or the first call: user error after it, or for another dtype.
   void enable_amp(DType dtype = bf16, bool on = true, Location where = Location::current());
 
   // ---- memory, order and fusions of the program. Each before compile() or the first call: user error after it ----

@@ -2,7 +2,9 @@
 #include "cublasLt.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <vector>
 
 struct cublasLtContext {};
@@ -19,7 +21,7 @@ struct cublasLtMatrixLayoutOpaque {
   std::int32_t batch = 1;
   std::int64_t stride = 0;
 
-  std::size_t element_bytes() const { return type == CUDA_R_32F ? 4 : 8; }
+  std::size_t element_bytes() const { return type == CUDA_R_32F ? 4 : type == CUDA_R_64F ? 8 : 2; }
   std::size_t bytes() const {
     const std::int64_t elements = (batch - 1) * stride + (columns - 1) * leading + rows;
     return static_cast<std::size_t>(elements) * element_bytes();
@@ -54,9 +56,13 @@ cublasStatus_t check(const cublasLtMatmulDescOpaque& p, const cublasLtMatrixLayo
              f64 = p.compute == CUBLAS_COMPUTE_64F && p.scale == CUDA_R_64F;
   if (!f32 && !f64) return not_supported("this compute type");
   for (const auto* m : {&a, &b, &c, &d}) {
-    if (m->type != p.scale) return not_supported("a matrix of another type than the scale's");
     if (m->batch != d.batch) return CUBLAS_STATUS_INVALID_VALUE;
   }
+  // The factors' type, or halves that are added up in floats, whose result may be of floats.
+  const bool halves = f32 && (a.type == CUDA_R_16F || a.type == CUDA_R_16BF);
+  if (a.type != b.type || c.type != d.type || (a.type != p.scale && !halves) ||
+      (d.type != p.scale && (!halves || d.type != a.type)))
+    return not_supported("this choice of matrices' types");
   if (f64 && p.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return not_supported("an epilogue in double");
   if ((p.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 && d.batch > 1) return not_supported("a bias for a batch");
   const std::int64_t m = p.transpose_a == CUBLAS_OP_N ? a.rows : a.columns,
@@ -67,25 +73,67 @@ cublasStatus_t check(const cublasLtMatmulDescOpaque& p, const cublasLtMatrixLayo
   return CUBLAS_STATUS_SUCCESS;
 }
 
+/// Of 16 bits: a sign, `exponent_bits`, and the fraction; computed by the definition of IEEE 754.
+struct HalfFormat {
+  int exponent_bits, fraction_bits, bias;
+
+  float decode(std::uint16_t bits) const {
+    const int exponent = (bits >> fraction_bits) & ((1 << exponent_bits) - 1),
+              fraction = bits & ((1 << fraction_bits) - 1);
+    const double sign = (bits & 0x8000) != 0 ? -1 : 1;
+    if (exponent == (1 << exponent_bits) - 1) return static_cast<float>(fraction != 0 ? NAN : sign * INFINITY);
+    const double value = exponent == 0 ? std::ldexp(fraction, 1 - bias - fraction_bits)
+                                       : std::ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
+    return static_cast<float>(sign * value);
+  }
+  std::uint16_t encode(float value) const {
+    const int sign = std::signbit(value) ? 0x8000 : 0, infinity = ((1 << exponent_bits) - 1) << fraction_bits;
+    if (std::isnan(value)) return static_cast<std::uint16_t>(sign | infinity | 1 << (fraction_bits - 1));
+    const double magnitude = std::fabs(static_cast<double>(value));
+    if (magnitude == 0) return static_cast<std::uint16_t>(sign);
+    const int exponent = std::isinf(magnitude) ? bias + 1 : std::max(std::ilogb(magnitude), 1 - bias);
+    if (exponent > bias) return static_cast<std::uint16_t>(sign | infinity);
+    // In units of the last place; one too large carries into the exponent, and at the end into infinity.
+    const auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, fraction_bits - exponent)));
+    return static_cast<std::uint16_t>(sign | (((exponent + bias - 1) << fraction_bits) + units));
+  }
+};
+constexpr HalfFormat kF16{5, 10, 15}, kBf16{8, 7, 127};
+
+/// Element `i` of a matrix of this type, in T.
+template <class T>
+T element(const void* data, cudaDataType_t type, std::int64_t i) {
+  if (type != CUDA_R_16F && type != CUDA_R_16BF) return static_cast<const T*>(data)[i];
+  const std::uint16_t bits = static_cast<const std::uint16_t*>(data)[i];
+  return static_cast<T>((type == CUDA_R_16F ? kF16 : kBf16).decode(bits));
+}
+template <class T>
+void set_element(void* data, cudaDataType_t type, std::int64_t i, T value) {
+  if (type != CUDA_R_16F && type != CUDA_R_16BF)
+    static_cast<T*>(data)[i] = value;
+  else
+    static_cast<std::uint16_t*>(data)[i] = (type == CUDA_R_16F ? kF16 : kBf16).encode(static_cast<float>(value));
+}
+
 template <class T>
 void multiply(const cublasLtMatmulDescOpaque& p, const cublasLtMatrixLayoutOpaque& la,
               const cublasLtMatrixLayoutOpaque& lb, const cublasLtMatrixLayoutOpaque& lc,
-              const cublasLtMatrixLayoutOpaque& ld, T alpha, const T* a, const T* b, T beta, const T* c, T* d) {
+              const cublasLtMatrixLayoutOpaque& ld, T alpha, const void* a, const void* b, T beta, const void* c,
+              void* d) {
   const std::int64_t k = p.transpose_a == CUBLAS_OP_N ? la.columns : la.rows;
-  const T* bias = static_cast<const T*>(p.bias);
   // A row of op(a) and a column of op(b), gathered, make the inner loop contiguous.
   std::vector<T> rows(static_cast<std::size_t>(ld.rows * k)), column(static_cast<std::size_t>(k));
   for (std::int32_t batch = 0; batch < ld.batch; ++batch) {
-    const T *from_a = a + batch * la.stride, *from_b = b + batch * lb.stride, *from_c = c + batch * lc.stride;
-    T* to = d + batch * ld.stride;
+    const auto of_a = [&](std::int64_t i) { return element<T>(a, la.type, batch * la.stride + i); };
+    const auto of_b = [&](std::int64_t i) { return element<T>(b, lb.type, batch * lb.stride + i); };
     for (std::int64_t i = 0; i < ld.rows; ++i)
       for (std::int64_t e = 0; e < k; ++e)
         rows[static_cast<std::size_t>(i * k + e)] =
-            p.transpose_a == CUBLAS_OP_N ? from_a[i + e * la.leading] : from_a[e + i * la.leading];
+            of_a(p.transpose_a == CUBLAS_OP_N ? i + e * la.leading : e + i * la.leading);
     for (std::int64_t j = 0; j < ld.columns; ++j) {
       for (std::int64_t e = 0; e < k; ++e)
         column[static_cast<std::size_t>(e)] =
-            p.transpose_b == CUBLAS_OP_N ? from_b[e + j * lb.leading] : from_b[j + e * lb.leading];
+            of_b(p.transpose_b == CUBLAS_OP_N ? e + j * lb.leading : j + e * lb.leading);
       for (std::int64_t i = 0; i < ld.rows; ++i) {
         const T* row = rows.data() + i * k;
         T parts[8] = {};
@@ -97,10 +145,10 @@ void multiply(const cublasLtMatmulDescOpaque& p, const cublasLtMatrixLayoutOpaqu
         T sum = 0;
         for (T part : parts) sum += part;
         sum *= alpha;
-        if (beta != T(0)) sum += beta * from_c[i + j * lc.leading];
-        if ((p.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0) sum += bias[i];
+        if (beta != T(0)) sum += beta * element<T>(c, lc.type, batch * lc.stride + i + j * lc.leading);
+        if ((p.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0) sum += element<T>(p.bias, ld.type, i);
         if ((p.epilogue & CUBLASLT_EPILOGUE_RELU) != 0) sum = sum < T(0) ? T(0) : sum;
-        to[i + j * ld.leading] = sum;
+        set_element(d, ld.type, batch * ld.stride + i + j * ld.leading, sum);
       }
     }
   }
@@ -266,8 +314,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
         [=, p = *product, la = *a_layout, lb = *b_layout, lc = *c_layout, ld = *d_layout] {
           cuda_on_cpu::pass_time(delay);
           if (workspace_bytes > 0) std::memset(workspace, 0xff, workspace_bytes);
-          multiply(p, la, lb, lc, ld, factor_alpha, static_cast<const T*>(a), static_cast<const T*>(b), factor_beta,
-                   static_cast<const T*>(c), static_cast<T*>(d));
+          multiply(p, la, lb, lc, ld, factor_alpha, a, b, factor_beta, c, d);
         },
         stream);
   };
