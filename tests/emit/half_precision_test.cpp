@@ -137,7 +137,7 @@ TEST(MixedPrecision, CudaProjectsHaveTheSameHalves) {
     const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "emitted/mixed_precision" / target;
     fs::remove_all(folder);
     emit(graph, folder, {.target = target});
-    std::istringstream plan(test::read_text(folder / "memory_plan.h"));
+    std::istringstream plan(read_text(folder / "memory_plan.h"));
     std::set<std::string> names;
     for (std::string line; std::getline(plan, line);)
       if (const std::size_t comma = line.find(", bf16,"); comma != std::string::npos)
