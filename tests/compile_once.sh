@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Launches a compiler for an emitted project (CMAKE_CXX_COMPILER_LAUNCHER), so that what all projects copy, the run time
 # and the readers of data, is compiled once for all tests: through ccache, for which a project's place is nothing, and
-# with one namespace for Graven's text, which else has the project's name. Where CMake compiles files of a project's own
-# and such copies together, each kind is compiled by itself, and the two objects become one. Not for projects that meet
-# in one program.
+# with one namespace for Graven's text, which else has the project's name. What CMake compiles as one is compiled in
+# parts, which become one object. Not for projects that meet in one program.
 # The objects are kept in the folder EMITTED_OBJECTS, or in the build folder that the project lies in.
 set -eu
 above() {  # FILE FOLDER: the folder with that file, this one or the nearest above it
@@ -33,34 +32,47 @@ done
 unset CCACHE_RECACHE
 export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$project CCACHE_DIR=$objects
 
-own=() copied=()
+# The files that CMake compiles as one: the project's own stay one, and each of the run time's, which are other ones in
+# other projects, is compiled by itself.
+own='' sources=()
 if [[ $source == */Unity/*.cxx && -n $output && $* != *-fsanitize=* ]]; then
   while read -r include file; do
     [ "$include" = '#include' ] || continue
-    file=${file#\"$project/} file=${file%\"}
-    if [[ $file == runtime/* ]]; then copied+=("$file"); else own+=("$file"); fi
+    case $file in
+      "\"$project/runtime/"*) file=${file#\"} sources+=("${file%\"}") ;;
+      *) own+="#include $file"$'\n' ;;
+    esac
   done <"$source"
 fi
-if [ ${#own[@]} = 0 ] || [ ${#copied[@]} = 0 ]; then exec ccache "${command[@]}"; fi
+if [ ${#sources[@]} = 0 ]; then exec ccache "${command[@]}"; fi
+if [ -n "$own" ]; then
+  sources+=("$output.own.cpp")
+  printf %s "$own" >"$output.own.cpp"
+fi
 parts=()
-for kind in own copied; do
-  declare -n files=$kind
-  part=$output.$kind
-  # By their names within the project, which -I finds: the text is the same in every project.
-  printf '#include "%s"\n' "${files[@]}" >"$part.cpp"
+for file in "${sources[@]}"; do
+  part=$output.${#parts[@]}
+  parts+=("$part")
   words=()
   for word in "${command[@]}"; do
     case $word in
-      "$source") words+=("$part.cpp") ;;
-      "$output") if [ "$last" = -MT ]; then words+=("$word"); else words+=("$part.o"); fi ;;
-      "$output.d") words+=("$part.d") ;;
-      *) words+=("$word") ;;
+      "$source") word=$file ;;
+      "$output") if [ "$last" = -MT ]; then word=object; else word=$part.o; fi ;;  # ccache looks at the target's name
+      "$output.d") word=$part.d ;;
+      # The levels are nothing to the run time, which is always compiled without warnings.
+      -DGRAVEN_HAS_* | -Werror) if [ "$file" != "$output.own.cpp" ]; then continue; fi ;;
     esac
+    words+=("$word")
     last=$word
   done
+  if [ "$file" != "$output.own.cpp" ]; then words+=(-Werror); fi
   ccache "${words[@]}"
-  parts+=("$part.o")
 done
-"$1" -r -nostdlib "${parts[@]}" -o "$output"
-# What it depends on is what they do.
-[ ! -e "$output.own.d" ] || { sed '$s/$/ \\/' "$output.own.d"; sed '1s/^[^:]*://' "$output.copied.d"; } >"$output.d"
+"$1" -r -nostdlib "${parts[@]/%/.o}" -o "$output"
+if [ -e "$output.0.d" ]; then  # it depends on what they do
+  {
+    printf '%s:' "$output"
+    for part in "${parts[@]}"; do sed -e '1s/^[^:]*://' -e '$s/$/ \\/' "$part.d"; done
+    echo
+  } >"$output.d"
+fi
