@@ -2,11 +2,11 @@
 #include <graven/graven.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include "tests/call.h"
 #include "tests/cuda_jit/device.h"
 
 namespace graven {
@@ -18,13 +18,13 @@ using Results = std::vector<Tensor>;
 /// A few lines as users write them, on a device; what is compared is all that they return.
 struct Program {
   std::string name;
-  std::function<Results(const Device&)> lines;
+  test::Call<Results(const Device&)> lines;
 };
 std::ostream& operator<<(std::ostream& out, const Program& program) { return out << program.name; }
 
 /// What a training leaves behind: losses, parameters and buffers, gradients.
 template <class Net>
-Results trained(Net& net, optim::Optimizer& optimizer, const std::function<Tensor()>& loss_of, int steps) {
+Results trained(Net& net, optim::Optimizer& optimizer, const test::Call<Tensor()>& loss_of, int steps) {
   Results results;
   for (int step = 0; step < steps; ++step) {
     optimizer.zero_grad();

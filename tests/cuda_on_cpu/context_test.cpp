@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/matmul.cuh"
 #include "kernels/cuda/recorded_calls.cuh"
+#include "tests/call.h"
 
 namespace graven::kernels {
 namespace {
@@ -65,7 +65,7 @@ TEST(CudaContext, NoBlocksAreAnErrorAndNoItemsAreNot) {
 /// Calls of every kind that asks for a workspace or makes descriptors.
 struct Case {
   const char* name;
-  std::function<void(CudaContext&, const float* from, float* to)> call;
+  test::Call<void(CudaContext&, const float* from, float* to)> call;
 };
 const std::vector<Case>& cases() {
   static const conv2d_config convolution{.batch = 2,
@@ -291,7 +291,7 @@ TEST(RecordedCalls, ThatThrowLeaveTheStreamAsItWas) {
   GRAVEN_CUDA(cudaMalloc(&memory, 256));
   const struct {
     const char *name, *message;
-    std::function<void(CudaContext&)> fail;
+    test::Call<void(CudaContext&)> fail;
   } cases[] = {
       {"in the rehearsal", "not today",
        [](CudaContext& context) {
@@ -430,7 +430,7 @@ TEST(CudaContext, MeasuredConvolutionsTakeTheFastestAlgorithm) {
                          .out_channels = 4,
                          .kernel_height = kernel,
                          .kernel_width = kernel};
-    const std::function<void(CudaContext&, float*)> calls[] = {
+    const test::Call<void(CudaContext&, float*)> calls[] = {
         [&](CudaContext& c, float* to) { conv2d(c, config, to, x.get(), x.get(), x.get()); },
         [&](CudaContext& c, float* to) { conv2d_backward_input(c, config, to, x.get(), x.get()); },
         [&](CudaContext& c, float* to) { conv2d_backward_weight(c, config, to, to + 512, x.get(), x.get()); }};

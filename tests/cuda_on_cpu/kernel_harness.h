@@ -10,13 +10,13 @@
 
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "kernels/cuda/context.cuh"
+#include "tests/call.h"
 
 namespace graven::kernels::testing_on_device {
 
@@ -108,7 +108,7 @@ class Memory {
 
 /// Runs `f(context, memory)`, which ends with memory.result(...) for each output. On the emulated device it runs under
 /// every order, and the bits must be the same each time; on a real one twice.
-inline std::vector<std::vector<double>> everywhere(const std::function<void(CudaContext&, Memory&)>& f) {
+inline std::vector<std::vector<double>> everywhere(const graven::test::Call<void(CudaContext&, Memory&)>& f) {
   std::vector<std::vector<char>> first;
   std::vector<std::vector<double>> results;
   const auto run = [&](const std::string& name) {

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numbers>
@@ -25,6 +24,7 @@
 #include "ir/op.h"
 #include "ir/passes/derive_evaluation.h"
 #include "nvrtc_library.h"
+#include "tests/call.h"
 #include "tests/patterns.h"
 #include "tests/read_text.h"
 
@@ -810,7 +810,7 @@ TEST(CudaProjects, LeNetTrains) {
 /// smaller. `tolerance`: of losses, relative.
 void train_a_network(const std::string& name, const Graph& graph, const std::pair<std::string, std::int64_t>& x,
                      std::int64_t rows,
-                     const std::function<void(const fs::path&, const fs::path&, std::int64_t)>& write,
+                     const test::Call<void(const fs::path&, const fs::path&, std::int64_t)>& write,
                      const std::string& sizes = {}, const std::string& other_sizes = {}, double tolerance = 1e-4) {
   Projects projects(name, graph, /*evaluates_apart=*/true);
   write(projects.folder() / "x.npy", projects.folder() / "y.npy", 16);

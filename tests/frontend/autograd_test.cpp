@@ -3,8 +3,8 @@
 
 #include <graven/graven.h>
 #include <cmath>
-#include <functional>
 
+#include "tests/call.h"
 #include "tests/frontend/error_text.h"
 
 namespace graven {
@@ -31,7 +31,7 @@ TEST(Autograd, SumsOverEveryUse) {
 struct Difference {
   const char* name;
   Shape shape;
-  std::function<Tensor(const Tensor&)> f;
+  test::Call<Tensor(const Tensor&)> f;
 };
 
 TEST(Autograd, AgreesWithFiniteDifferences) {
@@ -148,7 +148,7 @@ TEST(Autograd, GradientsAreMemoryOfTheirOwn) {
 
 TEST(Autograd, AGradientThatIsSetIsOfItsTensor) {
   Tensor x = zeros({2, 3}).requires_grad_();
-  const std::pair<std::function<void()>, const char*> cases[] = {
+  const std::pair<test::Call<void()>, const char*> cases[] = {
       {[&] { x.set_grad(zeros({3, 2})); }, "error: set_grad: the gradient must be f32[2,3], got f32[3,2]"},
       {[&] { x.set_grad(zeros({})); }, "error: set_grad: the gradient must be f32[2,3], got f32[]"},
       {[&] { x.set_grad(zeros({2, 3}, f64)); }, "error: set_grad: the gradient must be f32[2,3], got f64[2,3]"},

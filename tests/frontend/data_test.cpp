@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/call.h"
 #include "tests/frontend/error_text.h"
 
 namespace graven::data_test {
@@ -189,7 +189,7 @@ TEST(DataLoader, OneBesideAnotherGoesThroughTheSameSamples) {
 TEST(DataLoader, OneBesideAnotherHasAsManySamples) {
   const FiveImages images;
   const data::DataLoader numbers(data::TensorDataset(arange(8)), {.batch_size = 4}), files(images.path());
-  const std::pair<std::function<void()>, std::string> cases[] = {
+  const std::pair<test::Call<void()>, std::string> cases[] = {
       {[&] { data::DataLoader(data::TensorDataset(arange(7)), numbers); }, "8 as the one beside has, got 7"},
       {[&] { data::DataLoader(data::TensorDataset(arange(9)), numbers); }, "8 as the one beside has, got 9"},
       {[&] { data::DataLoader(images.path(), numbers); }, "8 as the one beside has, got 5"},
@@ -212,7 +212,7 @@ TEST(DataLoader, SpeaksOfImagesAndLabels) {
   nn::save({{"images", zeros({2, 3, 3})}}, file("images.safetensors"));
   std::ofstream(file("a.txt")) << "a text";
   std::ofstream(file("a.bin")) << "what is this";
-  const std::pair<std::function<void()>, std::string> cases[] = {
+  const std::pair<test::Call<void()>, std::string> cases[] = {
       {[&] { data::DataLoader{folder}; }, "or images.npy and labels.npy"},
       {[&] { data::DataLoader{file("images.safetensors")}; }, "expected a tensor \"labels\", found none of that name"},
       {[&] { data::DataLoader{file("a.txt")}; }, "a.txt: expected images and labels, found a text or a file of tokens"},
@@ -247,7 +247,7 @@ TEST(TensorDataset, TakesIndicesFromTheStartOnly) {
   Squares squares;
   Alone alone;
   Uneven uneven;
-  const std::pair<std::function<void()>, std::string> cases[] = {
+  const std::pair<test::Call<void()>, std::string> cases[] = {
       {[&] { (void)rows.get(-1); }, "TensorDataset: get() expects an index in [0, 3), got -1"},
       {[&] { (void)rows.get(3); }, "TensorDataset: get() expects an index in [0, 3), got 3"},
       {[&] { (void)rows.get_batch({0, -1}); }, "TensorDataset: get_batch() expects an index in [0, 3), got -1"},
@@ -279,7 +279,7 @@ TEST(DataLoader, SaysWhatIsWrongWithADataset) {
       "error: DataLoader: split, mean, std, num_classes and format are of files; a dataset of the program's own gives "
       "its samples as they are";
   const struct {
-    std::function<void()> mistake;
+    test::Call<void()> mistake;
     std::string error;
   } cases[] = {
       {[&] { data::TensorDataset(x, zeros({4})); },

@@ -1,14 +1,14 @@
 // What a user error says, or "no error".
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include "ir/diagnostic.h"
+#include "tests/call.h"
 
 namespace graven::test {
 
-inline std::string error_of(const std::function<void()>& f) {
+inline std::string error_of(const test::Call<void()>& f) {
   try {
     f();
   } catch (const UserError& e) {

@@ -4,10 +4,11 @@
 
 #include <fmt/format.h>
 #include <graven/graven.h>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "tests/call.h"
 
 namespace graven::habits_test {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 struct Given {
   Tensor x, y, i;
 };
-using Sentence = std::function<Tensor(const Given&)>;
+using Sentence = test::Call<Tensor(const Given&)>;
 
 struct AllAtOnce : nn::Graph<AllAtOnce> {
   std::vector<std::pair<std::string, Sentence>> sentences;

@@ -1,7 +1,6 @@
 // Every in-place form against the function it is named after: eagerly, through views, in gradients, and recorded in a
 // graph.
 #include <algorithm>
-#include <functional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -11,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "graven/graven.h"
+#include "tests/call.h"
 #include "tests/frontend/error_text.h"
 
 namespace graven {
@@ -20,8 +20,8 @@ namespace {
 
 struct Form {
   std::string name;
-  std::function<Tensor&(Tensor&)> in_place;
-  std::function<Tensor(const Tensor&)> value;
+  test::Call<Tensor&(Tensor&)> in_place;
+  test::Call<Tensor(const Tensor&)> value;
 };
 
 /// Of f32[2,3] with elements between 0.1 and 0.9.
@@ -166,7 +166,7 @@ TEST(InPlace, FormsAreRecorded) {
 
 struct Written {
   std::string name;
-  std::function<Tensor(const Tensor&)> by_writing, without;
+  test::Call<Tensor(const Tensor&)> by_writing, without;
 };
 
 /// Of f32[2,3].
@@ -415,7 +415,7 @@ TEST(InPlace, WritesIntoViewsAreRecorded) {
 /// Assignments to views that have no name, and what they are short for.
 struct Assignment {
   std::string name;
-  std::function<void(Tensor& x, const Tensor& value)> assigned, copied;
+  test::Call<void(Tensor& x, const Tensor& value)> assigned, copied;
 };
 
 /// Of f32[2,3], and f32[3].
@@ -491,7 +491,7 @@ TEST(InPlace, AssigningToAViewWritesItsElements) {
 TEST(InPlace, AssigningToACopyIsAnError) {
   Tensor x = start();
   const Tensor rows = tensor({0, 1});
-  const std::vector<std::function<void()>> cases = {
+  const std::vector<test::Call<void()>> cases = {
       [&] { x.index({rows}) = ones({2, 3}); },
       [&] { x.clone()[0].clone() = 1; },
       [&] { x.t().reshape({6}) = 1; },
@@ -547,7 +547,7 @@ struct Detached : nn::Graph<Detached> {
 
 TEST(InPlace, WhatAutogradCannotFollowIsAnError) {
   const Tensor w = start().requires_grad_();
-  const std::vector<std::pair<std::function<void()>, std::string>> cases = {
+  const std::vector<std::pair<test::Call<void()>, std::string>> cases = {
       {[=] { w.select(0, 1).mul_(2); },
        "mul_: a view of a leaf that requires a gradient is changed in place; use NoGradGuard, or a new tensor"},
       {[=] { Tensor(w).mul_(2); }, "mul_: a leaf that requires a gradient is changed in place"},

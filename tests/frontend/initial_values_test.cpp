@@ -4,10 +4,11 @@
 #include <graven/graven.h>
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "tests/call.h"
 
 namespace graven {
 namespace {
@@ -22,7 +23,7 @@ TEST(InitialValues, LieWithinTheirBoundsAndReachThem) {
   };
   const struct {
     const char* name;
-    std::function<Parameters()> parameters;
+    test::Call<Parameters()> parameters;
     double bound;
   } cases[] = {
       {"Linear", [&] { return of(nn::Linear(30, 200)); }, 1 / std::sqrt(30.0)},

@@ -4,11 +4,11 @@
 
 #include <graven/graven.h>
 #include <fstream>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "tests/call.h"
 #include "tests/frontend/error_text.h"
 
 namespace graven::lbfgs_test {
@@ -30,7 +30,7 @@ struct Problem {
   Tensor a = tensor({1.5, -2.0}, f64).requires_grad_(), b = tensor({{0.5}, {3.0}}, f64).requires_grad_();
   std::int64_t evaluations = 0;
 
-  std::function<Tensor()> closure(optim::LBFGS& optimizer) {
+  test::Call<Tensor()> closure(optim::LBFGS& optimizer) {
     return [this, &optimizer] {
       ++evaluations;
       optimizer.zero_grad();
@@ -104,7 +104,7 @@ TEST(Lbfgs, SaysWhatIsWrong) {
     }
   } graph;
   const struct {
-    std::function<void()> mistake;
+    test::Call<void()> mistake;
     const char* error;
   } cases[] = {
       {[&] { optim::LBFGS({}); }, "lbfgs: there are no parameters to optimise"},

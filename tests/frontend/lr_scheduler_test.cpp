@@ -7,11 +7,11 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "tests/call.h"
 #include "tests/frontend/error_text.h"
 
 namespace graven::lr_scheduler_test {
@@ -24,7 +24,7 @@ optim::SGD two_groups() {
 }
 optim::SGD one_group(double lr) { return optim::SGD({tensor({1.}).requires_grad_()}, {.lr = lr}); }
 
-using Make = std::function<LRScheduler(const optim::Optimizer&)>;
+using Make = test::Call<LRScheduler(const optim::Optimizer&)>;
 
 /// As make_optimizers.py has them.
 const std::map<std::string, Make>& pytorch_schedules() {
@@ -281,7 +281,7 @@ TEST(Schedules, SayWhatIsWrong) {
   };
   nested(8);
   const struct {
-    std::function<void()> mistake;
+    test::Call<void()> mistake;
     const char* error;
   } cases[] = {
       {[&] { CosineAnnealingWarmRestarts(sgd, {.T_0 = 0}); },
@@ -535,7 +535,7 @@ TEST(Plateaus, ReduceWhatAScheduleGoesOnFrom) {
   const struct {
     const char* name;
     Make schedule;
-    std::function<double(double lr, int t)> next;  ///< PyTorch's get_lr() of step t, from the rate of the one before
+    test::Call<double(double lr, int t)> next;  ///< PyTorch's get_lr() of step t, from the rate of the one before
   } cases[] = {
       {"step", [](const optim::Optimizer& o) { return StepLR(o, {.step_size = 2, .gamma = 0.5}); },
        [](double lr, int t) { return t % 2 == 0 ? lr * 0.5 : lr; }},

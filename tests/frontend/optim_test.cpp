@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
-#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "ir/optimizer_kind.h"
+#include "tests/call.h"
 #include "tests/frontend/error_text.h"
 #include "tests/frontend/state_dicts.h"
 
@@ -159,7 +159,7 @@ TEST(Optimizers, StepOverManyTensors) {
 TEST(Optimizers, OptionsOutOfRangeAreRefused) {
   const std::vector<Tensor> p{tensor({1.}).requires_grad_()};
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN(), kMost = std::numeric_limits<double>::infinity();
-  const std::pair<std::function<void()>, const char*> cases[] = {
+  const std::pair<test::Call<void()>, const char*> cases[] = {
       {[&] { optim::SGD(p, {.lr = -1}); }, "sgd: the option lr must lie in [0, 1e+300], got -1"},
       {[&] { optim::SGD(p, {.lr = kNone}); }, "sgd: the option lr must lie in [0, 1e+300], got nan"},
       {[&] { optim::SGD(p, {.lr = kMost}); }, "sgd: the option lr must lie in [0, 1e+300], got inf"},
@@ -227,7 +227,7 @@ TEST(Optimizers, OptionsOutOfRangeAreRefused) {
 TEST(Optimizers, ParametersThatAreNoneAreRefused) {
   const Tensor a = tensor({1.}).requires_grad_(), b = tensor({1., 2.}).requires_grad_();
   const std::string undefined = "must be a tensor, got an undefined one: leave out what a layer does not have";
-  const std::pair<std::function<void()>, std::string> cases[] = {
+  const std::pair<test::Call<void()>, std::string> cases[] = {
       {[&] { optim::SGD({a, Tensor()}); }, "sgd: parameter 1 " + undefined},
       {[&] { optim::SGD({Tensor()}); }, "sgd: parameter 0 " + undefined},
       {[&] { optim::AdamW({{{a}, {}}, {{b, Tensor()}, {}}}); }, "adamw: parameter 1 of group 1 " + undefined},

@@ -2,11 +2,11 @@
 // once the graph is recorded. What it changes in the emitted text: tests/emit/options_test.cpp.
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <string>
 
 #include "graven/graven.h"
 #include "ir/graph.h"
+#include "tests/call.h"
 #include "tests/frontend/error_text.h"
 
 namespace graven {
@@ -27,7 +27,7 @@ TEST(GraphOptions, StandInTheGraphAndInItsRepr) {
   using Straighten = nn::GraphBase::Straighten;
   const struct {
     const char *key, *said;
-    std::function<void(Small&)> ask;
+    test::Call<void(Small&)> ask;
   } cases[] = {
       {"straighten_algorithm", "straighten_algorithm=speed_first",
        [](Small& graph) { graph.enable_straighten_algorithm(Straighten::speed_first); }},

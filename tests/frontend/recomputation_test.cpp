@@ -20,6 +20,7 @@
 #include "ir/tensor_value.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "tests/call.h"
 #include "tests/frontend/error_text.h"
 
 namespace graven::recomputation_test {
@@ -52,7 +53,7 @@ struct Train : nn::Graph<Train<Model>> {
 };
 
 /// What is asked for of a graph before it is recorded.
-using Ask = std::function<void(nn::GraphBase&, nn::ModuleBase&)>;
+using Ask = test::Call<void(nn::GraphBase&, nn::ModuleBase&)>;
 
 ir::Graph lowered(ir::Graph graph, const char* target = "cpu") {
   ir::PassOptions options;
@@ -97,7 +98,7 @@ std::size_t copies_in(const ir::Graph& graph) {
 
 struct Network {
   const char* name;
-  std::function<ir::Graph(const Ask&)> record;
+  test::Call<ir::Graph(const Ask&)> record;
   Ask checkpoints;
   double share, least;  ///< of the arena without, that it takes at most with checkpoints; and with any budget
 };

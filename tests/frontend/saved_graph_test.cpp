@@ -6,9 +6,9 @@
 #include <graven/graven.h>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <sstream>
 
+#include "tests/call.h"
 #include "tests/frontend/error_text.h"
 #include "tests/read_text.h"
 
@@ -192,7 +192,7 @@ void write(const std::string& path, const std::string& text) { std::ofstream(pat
 
 struct Fault {
   std::string name;
-  std::function<void(const Folder&)> make;
+  test::Call<void(const Folder&)> make;
   std::string error;
 };
 const Fault kFaults[] = {

@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 #include <graven/graven.h>
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "tests/call.h"
 #include "tests/frontend/error_text.h"
 
 namespace graven {
@@ -32,7 +32,7 @@ struct Step {
 };
 
 /// One step until the update, and what it returns.
-using Sentence = std::function<Tensor(const Step&)>;
+using Sentence = test::Call<Tensor(const Step&)>;
 
 struct Learn : nn::Graph<Learn> {
   Sentence sentence;
@@ -62,7 +62,7 @@ const double kInfinity = std::numeric_limits<double>::infinity();
 std::vector<Case> cases() {
   using nn::utils::clip_grad_norm_;
   using nn::utils::clip_grad_value_;
-  const auto after = [](std::function<void(const Step&)> then) {
+  const auto after = [](test::Call<void(const Step&)> then) {
     return [then](const Step& s) {
       Tensor loss = s.loss();
       loss.backward();
@@ -368,7 +368,7 @@ INSTANTIATE_TEST_SUITE_P(Written, RefusedSentences, testing::ValuesIn(cases_that
 // ---- numbers that meet integer tensors ------------------------------------------------------------------------------
 
 /// What is written with a tensor of integers and a number, and what becomes of it.
-using WithANumber = std::function<Tensor(Tensor, Scalar)>;
+using WithANumber = test::Call<Tensor(Tensor, Scalar)>;
 /// A graph of such sentences, one after the other; what they give stands in one vector.
 struct WithNumbers : nn::Graph<WithNumbers> {
   std::vector<std::pair<WithANumber, Scalar>> sentences;
@@ -434,7 +434,7 @@ TEST(SentencesAfterwards, AreObeyedOrRefused) {
     loss.backward();
     return loss;
   };
-  const auto said = [&](const std::function<void(Learn&)>& sentence) {
+  const auto said = [&](const test::Call<void(Learn&)>& sentence) {
     manual_seed(5);
     Learn graph(plain);
     (void)graph(data_of(0), target_of(0));

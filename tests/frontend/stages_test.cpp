@@ -25,6 +25,7 @@
 #include "ir/stages.h"
 #include "ir/tensor_value.h"
 #include "ir/text.h"
+#include "tests/call.h"
 #include "tests/frontend/error_text.h"
 
 namespace graven::stages_test {
@@ -105,7 +106,7 @@ std::map<std::string, std::vector<double>> step(const ir::Graph& graph) {
 struct Network {
   const char* name;
   /// `ask` is asked of the graph and its model.
-  std::function<ir::Graph(bool staged, const std::function<void(nn::GraphBase&, nn::ModuleBase&)>& ask)> record;
+  test::Call<ir::Graph(bool staged, const test::Call<void(nn::GraphBase&, nn::ModuleBase&)>& ask)> record;
   std::int32_t stages;
 };
 
@@ -123,7 +124,7 @@ void in_two(models::GPT2LMHeadModel& model) {
 
 std::vector<Network> networks() {
   const auto of = [](auto make, auto stages, Spec x, Spec labels) {
-    return [=](bool staged, const std::function<void(nn::GraphBase&, nn::ModuleBase&)>& ask) {
+    return [=](bool staged, const test::Call<void(nn::GraphBase&, nn::ModuleBase&)>& ask) {
       manual_seed(1);
       auto model = make();
       if (staged) stages(model);
@@ -193,7 +194,7 @@ TEST(Stages, LeaveNumbersAsTheyAre) {
 }
 
 TEST(Stages, ReadWhatTheyHaveReceived) {
-  const std::pair<const char*, std::function<void(nn::GraphBase&, nn::ModuleBase&)>> asks[] = {
+  const std::pair<const char*, test::Call<void(nn::GraphBase&, nn::ModuleBase&)>> asks[] = {
       {"as it is", {}},
       {"amp", [](nn::GraphBase& g, nn::ModuleBase&) { g.enable_amp(bf16); }},
       {"recomputed",
@@ -289,7 +290,7 @@ TEST(Stages, ArePrinted) {
 }
 
 /// What is said of the mlp with these stages.
-std::string refused(const std::function<void(Mlp&)>& stages, const std::function<void(nn::GraphBase&)>& ask = {}) {
+std::string refused(const test::Call<void(Mlp&)>& stages, const test::Call<void(nn::GraphBase&)>& ask = {}) {
   return error_of([&] {
     Mlp model;
     stages(model);

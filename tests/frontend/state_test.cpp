@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "tests/call.h"
 #include "tests/frontend/error_text.h"
 #include "tests/frontend/state_dicts.h"
 
@@ -51,7 +51,7 @@ optim::SGD momentum(const Net& net) { return optim::SGD(net.parameters(), {.lr =
 
 struct Fault {
   std::string name;
-  std::function<void(nn::StateDict&)> damage;
+  test::Call<void(nn::StateDict&)> damage;
   std::string error;
   bool strict_only = false;  ///< strict = false passes over it
 };
@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(All, Faults, testing::ValuesIn(kFaults), [](const auto&
 
 struct Suffixes {
   std::string name;
-  std::function<optim::Optimizer(const Net&)> make;
+  test::Call<optim::Optimizer(const Net&)> make;
   std::vector<std::string> suffixes;
   std::vector<std::string> of_vectors = {};  ///< where parameters of one dimension have others
 };

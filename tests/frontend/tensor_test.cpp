@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/call.h"
 #include "tests/frontend/error_text.h"
 
 namespace graven {
@@ -129,7 +129,7 @@ TEST(Views, AreChangedByOperatorsToo) {
 
 TEST(Views, RefuseWhatPyTorchRefuses) {
   const Tensor x = zeros({2, 3});
-  const std::pair<std::function<void()>, const char*> cases[] = {
+  const std::pair<test::Call<void()>, const char*> cases[] = {
       {[&] { (void)x.reshape({4, 2}); }, "reshape: the shape [4,2] has 8 elements, f32[2,3] has 6"},
       {[&] { (void)x.reshape({4, -1}); }, "reshape: the shape [4,-1] does not fit the 6 elements of f32[2,3]"},
       {[&] { (void)x.reshape({-1, -1}); }, "reshape: only one dimension can be inferred"},
@@ -161,7 +161,7 @@ TEST(Views, RefuseWhatPyTorchRefuses) {
 TEST(Undefined, IsOneErrorOfTheMethod) {
   const Tensor x = zeros({2, 3}), index = tensor({0}, i64), mask = zeros({2, 3}, boolean);
   Tensor none, y = zeros({2, 3});
-  const std::pair<std::function<void()>, const char*> cases[] = {
+  const std::pair<test::Call<void()>, const char*> cases[] = {
       {[&] { (void)none.dtype(); }, "dtype"},
       {[&] { (void)none.shape(); }, "shape"},
       {[&] { (void)none.dim(); }, "dim"},
@@ -251,7 +251,7 @@ TEST(FromData, SaysWhatIsWrong) {
   constexpr std::int64_t kMany = std::int64_t{1} << 40;
   const float* const nothing = nullptr;
   const std::vector<float> two{1, 2};
-  const std::pair<std::function<void()>, std::string> cases[] = {
+  const std::pair<test::Call<void()>, std::string> cases[] = {
       {[&] { from_data(nothing, {2}); }, "from_data: f32[2] takes 8 bytes, got a null pointer"},
       {[&] { from_data(two.data(), {kMany, kMany}); },
        "from_data: a tensor f32[1099511627776,1099511627776] is too large: its bytes do not fit in 63 bits"},
@@ -278,7 +278,7 @@ TEST(FromData, SaysWhatIsWrong) {
 }
 
 TEST(Factories, SayWhatIsWrong) {
-  const std::pair<std::function<void()>, const char*> cases[] = {
+  const std::pair<test::Call<void()>, const char*> cases[] = {
       {[] { (void)zeros({-1}); }, "zeros: a dimension must not be negative, got [-1]"},
       {[] { (void)full({2, -3}, 1); }, "full: a dimension must not be negative, got [2,-3]"},
       {[] { (void)ones({-1}); }, "ones: a dimension must not be negative, got [-1]"},
@@ -326,7 +326,7 @@ TEST(Views, PartsOfAHugeEmptyTensorAreAsManyAsAsked) {
 
 /// Whatever their arguments, also those that leave everything where it is.
 TEST(Views, AreNotWhatFunctionsThatCopyGive) {
-  const std::vector<std::pair<const char*, std::function<Tensor(Tensor)>>> functions = {
+  const std::vector<std::pair<const char*, test::Call<Tensor(Tensor)>>> functions = {
       {"repeat", [](Tensor x) { return repeat(x, {1, 1, 1}); }},
       {"tile", [](Tensor x) { return tile(x, {1}); }},
       {"repeat_interleave", [](Tensor x) { return repeat_interleave(x, 1, 0); }},
@@ -476,7 +476,7 @@ TEST(Arithmetic, ComputesAtOnce) {
   EXPECT_EQ(n.pow(2).to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 4, 9}));
   EXPECT_EQ((tensor({true, false}) + tensor({true, true})).dtype(), boolean);
   const Tensor yes = tensor({true}), one = tensor({1.0});
-  for (const std::function<Tensor()>& difference : std::vector<std::function<Tensor()>>{
+  for (const test::Call<Tensor()>& difference : std::vector<test::Call<Tensor()>>{
            [&] { return yes - yes; }, [&] { return one - yes; }, [&] { return yes - one; }, [&] { return yes - 1; },
            [&] { return 1.5 - yes; }, [&] { return one - true; }, [&] { return sub(one, yes, 2); }})
     EXPECT_NE(error_of([&] { (void)difference(); }).find("bools cannot be subtracted"), std::string::npos);

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <functional>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -17,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/call.h"
 #include "tests/frontend/error_text.h"
 
 namespace graven::training_surface_test {
@@ -97,10 +97,10 @@ struct Step {
   Net& net;
   Net& average;
   Tensor x, y;
-  std::function<void()> update;
+  test::Call<void()> update;
   Tensor loss() const { return square(net(x) - y).mean(); }
 };
-using Sentence = std::function<Tensor(const Step&)>;
+using Sentence = test::Call<Tensor(const Step&)>;
 
 Tensor average_in_a_module(const Step& s) {
   Tensor loss = s.loss();
@@ -178,7 +178,7 @@ struct Case {
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
 std::vector<Case> cases() {
-  const auto behind = [](std::function<void(const Step&)> then) {
+  const auto behind = [](test::Call<void(const Step&)> then) {
     return [then](const Step& s) {
       Tensor loss = s.loss();
       loss.backward();
@@ -540,7 +540,7 @@ TEST(ParameterGroups, AGraphRefusesMomentumThatItWouldDampen) {
 TEST(ParameterGroups, RefuseWhatIsNotThere) {
   Net net;
   optim::SGD optimizer(net.hidden.parameters(), {.lr = 0.1});
-  const std::pair<const char*, std::function<void()>> sentences[] = {
+  const std::pair<const char*, test::Call<void()>> sentences[] = {
       {"the sgd has 1 groups, there is no group 1", [&] { (void)optimizer.option(1, "lr"); }},
       {"the sgd has no option 'weight_dekay'; it has", [&] { optimizer.set_option(0, "weight_dekay", 0); }},
       {"momentum", [&] { optimizer.set_option(0, "momentum", -1); }},
@@ -562,7 +562,7 @@ TEST(ParameterGroups, RefuseWhatIsNotThere) {
 }
 
 TEST(ParameterGroups, OfARecordedGraphKeepAllButTheirRates) {
-  const auto said = [](const std::function<void(Train&)>& sentence) {
+  const auto said = [](const test::Call<void(Train&)>& sentence) {
     Train graph(average_in_a_module);
     (void)graph(x_of(0, f32), y_of(0, f32));
     return error_of([&] {

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <graven/graven.h>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "tests/call.h"
 #include "tests/frontend/error_text.h"
 
 // Of its own: the tests of this folder are compiled together.
@@ -22,7 +22,7 @@ struct Variables : nn::Module<Variables> {
 using Results = std::vector<Tensor>;
 struct Sentence {
   std::string name;
-  std::function<Results(Variables&, Tensor)> say;
+  test::Call<Results(Variables&, Tensor)> say;
 };
 
 Tensor learn(const Tensor& loss) {
@@ -30,7 +30,7 @@ Tensor learn(const Tensor& loss) {
   return loss;
 }
 Tensor loss_of(const Variables& v, const Tensor& x) { return learn((matmul(x, v.p) * v.q).square().mean()); }
-void quietly(const std::function<void()>& change) {
+void quietly(const test::Call<void()>& change) {
   NoGradGuard guard;
   change();
 }
@@ -276,9 +276,9 @@ TEST(ChangedVariables, MeanTheSameWhereUpdatesStandInBackward) { expect_as_eager
 TEST(ChangedVariables, AreReturnedAsBuildSawThem) { expect_as_eagerly(inference_sentences(), false, false); }
 
 struct One : nn::Graph<One> {
-  std::function<void(Variables&, Tensor)> change;
+  test::Call<void(Variables&, Tensor)> change;
   Variables v = child("v", Variables());
-  explicit One(std::function<void(Variables&, Tensor)> c) : change(std::move(c)) {
+  explicit One(test::Call<void(Variables&, Tensor)> c) : change(std::move(c)) {
     add_optimizer(optim::SGD(v.parameters(), {.lr = 0.1}));
   }
   Tensor build(Tensor x) {
@@ -288,7 +288,7 @@ struct One : nn::Graph<One> {
 };
 
 TEST(ChangedVariables, LeavesAreRefusedWithoutAGuardAsEagerly) {
-  const std::vector<std::pair<std::string, std::function<void(Variables&, Tensor)>>> changes = {
+  const std::vector<std::pair<std::string, test::Call<void(Variables&, Tensor)>>> changes = {
       {"mul_: a leaf that requires a gradient", [](Variables& v, Tensor) { v.p.mul_(0.5); }},
       {"copy_: a leaf that requires a gradient", [](Variables& v, Tensor x) { v.p.copy_(x); }},
       {"fill_: a view of a leaf that requires a gradient", [](Variables& v, Tensor) { v.p[0] = 1.0; }},

@@ -8,7 +8,6 @@
 //   }
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "graven/graven.h"
+#include "tests/call.h"
 #include "tests/tolerances.h"
 
 namespace graven::tests {
@@ -73,7 +73,7 @@ class Fixture {
 };
 
 /// Our side of a function: all of PyTorch's outputs, or the first few of them.
-using Function = std::function<std::vector<Tensor>(const Fixture&)>;
+using Function = test::Call<std::vector<Tensor>(const Fixture&)>;
 /// A function with one output. Most capture nothing: these are pointers, which cost the compiler a tenth of what
 /// closures do.
 Function one(Tensor (*function)(const Fixture&));

@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "tests/call.h"
 #include "tests/operators/fixture.h"
 
 namespace graven::tests {
@@ -38,7 +39,7 @@ TEST(Linalg, RefusesWhatIsNoMatrix) {
   const Tensor square = zeros({2, 2}), wide = zeros({2, 3});
   const struct {
     const char* error;
-    std::function<Tensor()> call;
+    test::Call<Tensor()> call;
   } cases[] = {
       {"inv: the matrices must be square, got f32[2,3]", [&] { return linalg::inv(wide); }},
       {"det: expects floating-point matrices [..., n, m], got f32[2]", [&] { return linalg::det(zeros({2})); }},

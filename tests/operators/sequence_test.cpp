@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "tests/call.h"
 #include "tests/frontend/error_text.h"
 #include "tests/operators/fixture.h"
 
@@ -218,7 +218,7 @@ TEST(Sequence, PacksAndPadsWhatIsNoLayersResult) {
 TEST(Sequence, SaysWhatIsWrongWithLengths) {
   using namespace nn::utils::rnn;
   const Tensor x = ones({5, 2, 3});
-  const auto says = [](const std::string& text, const std::function<void()>& call) {
+  const auto says = [](const std::string& text, const test::Call<void()>& call) {
     const std::string error = test::error_of(call);
     EXPECT_NE(error.find(text), std::string::npos) << error;
   };
@@ -243,7 +243,7 @@ TEST(Sequence, SaysWhatIsWrongWithLengths) {
 
 TEST(Sequence, SaysWhatIsWrongWithListsOfSequences) {
   using namespace nn::utils::rnn;
-  const auto says = [](const char* text, const std::function<void()>& call) {
+  const auto says = [](const char* text, const test::Call<void()>& call) {
     const std::string error = test::error_of(call);
     EXPECT_NE(error.find(text), std::string::npos) << error;
   };

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -25,6 +24,7 @@
 #include "codegen/emit/project.h"
 #include "frontend/eager/oracle.h"
 #include "ir/passes/pass.h"
+#include "tests/call.h"
 #include "tests/review/needed.h"
 #include "tests/review/networks.h"
 
@@ -36,12 +36,12 @@ using Files = std::map<std::string, Lines>;
 
 struct Edit {
   const char* name;
-  std::function<ir::Graph()> after;
+  test::Call<ir::Graph()> after;
   double limit;  ///< changed lines to lines that had to be changed
 };
 
 template <class Options>
-std::function<ir::Graph()> edited(const std::function<void(Options&)>& change) {
+test::Call<ir::Graph()> edited(const test::Call<void(Options&)>& change) {
   return [change] {
     Options options;
     change(options);
@@ -49,13 +49,13 @@ std::function<ir::Graph()> edited(const std::function<void(Options&)>& change) {
   };
 }
 
-std::function<ir::Graph()> lenet(const std::function<void(LeNetOptions&)>& change) {
+test::Call<ir::Graph()> lenet(const test::Call<void(LeNetOptions&)>& change) {
   return edited<LeNetOptions>(change);
 }
-std::function<ir::Graph()> mobilenet(const std::function<void(MobileNetOptions&)>& change) {
+test::Call<ir::Graph()> mobilenet(const test::Call<void(MobileNetOptions&)>& change) {
   return edited<MobileNetOptions>(change);
 }
-std::function<ir::Graph()> gpt2(const std::function<void(Gpt2Options&)>& change) { return edited<Gpt2Options>(change); }
+test::Call<ir::Graph()> gpt2(const test::Call<void(Gpt2Options&)>& change) { return edited<Gpt2Options>(change); }
 
 /// The ratio that each edit has; one that grows fails.
 const std::vector<Edit>& edits() {

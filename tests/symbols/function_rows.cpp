@@ -2,6 +2,7 @@
 #include <tuple>
 #include <utility>
 
+#include "tests/call.h"
 #include "tests/symbols/rows.h"
 
 namespace graven::symbols_test {
@@ -547,7 +548,7 @@ void add_methods(std::vector<Row>& rows) {
       (y.*m)(Location::current());
       return R{y};
     }));
-  const auto changed = [](X x, const std::function<void(Tensor&)>& how) {
+  const auto changed = [](X x, const test::Call<void(Tensor&)>& how) {
     Tensor y = x[0] * 1;
     how(y);
     return R{y};

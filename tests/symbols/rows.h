@@ -10,11 +10,12 @@
 
 #include <graven/graven.h>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "tests/call.h"
 
 namespace graven::symbols_test {
 
@@ -38,7 +39,7 @@ using R = std::vector<Tensor>;
 struct Row {
   std::string name;
   std::vector<Input> inputs;
-  std::function<R(X)> call;
+  test::Call<R(X)> call;
   std::string refused = {};  ///< "b 2b": where this letter must be a number, or no multiple of a symbol; each refused
                              ///< by the function's name
   Location where = {};
@@ -47,11 +48,11 @@ struct Row {
   std::string optional = {};                  ///< "12": the inputs that may be undefined, by their index
 };
 
-inline Row row(std::string name, std::vector<Input> inputs, std::function<R(X)> call, std::string refused = {},
+inline Row row(std::string name, std::vector<Input> inputs, test::Call<R(X)> call, std::string refused = {},
                Location where = Location::current()) {
   return {std::move(name), std::move(inputs), std::move(call), std::move(refused), where};
 }
-inline Row random_row(std::string name, std::vector<Input> inputs, std::function<R(X)> call, std::string refused = {},
+inline Row random_row(std::string name, std::vector<Input> inputs, test::Call<R(X)> call, std::string refused = {},
                       Location where = Location::current()) {
   Row r = row(std::move(name), std::move(inputs), std::move(call), std::move(refused), where);
   r.random = true;

@@ -18,6 +18,7 @@
 
 #include "frontend/eager/executor.h"
 #include "ir/passes/passes.h"
+#include "tests/call.h"
 #include "tests/public_names.h"
 #include "tests/symbols/rows.h"
 
@@ -380,7 +381,7 @@ bool begins_with_another(const Row& row) {
 }
 
 /// One error: of the function or the layer, with what is expected, what came, and the line of the row.
-void expect_refusal(const std::function<void()>& call, const Row& row, const std::string& layer, bool of_the_row) {
+void expect_refusal(const test::Call<void()>& call, const Row& row, const std::string& layer, bool of_the_row) {
   try {
     call();
     FAIL() << "is taken";
