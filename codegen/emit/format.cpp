@@ -87,24 +87,30 @@ bool format_texts(std::map<std::string, std::string>& files, const std::vector<s
       throw fail(temporary.string(), reason);
     }
   }
-  // Largest first, so that the last to finish is a small one.
-  std::vector<std::size_t> order(work.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](auto a, auto b) { return files.at(work[a].first).size() > files.at(work[b].first).size(); });
-  std::atomic<std::size_t> next{0};
+  // A process for each processor, and each file, largest first, to the one that has least: to start it takes as long as
+  // to format a file.
+  std::stable_sort(work.begin(), work.end(),
+                   [&](const auto& a, const auto& b) { return files.at(a.first).size() > files.at(b.first).size(); });
+  struct Part {
+    std::size_t bytes = 0;
+    std::vector<std::string> command;
+  };
+  const std::size_t processors = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 8);
+  std::vector<Part> parts(std::min(processors, work.size()), Part{0, {formatter, kStyle, "-i"}});
+  for (const auto& [path, file] : work) {
+    Part& least =
+        *std::min_element(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.bytes < b.bytes; });
+    least.bytes += files.at(path).size();
+    least.command.push_back(file.string());
+  }
   std::atomic<bool> succeeded{true}, silent{false};
-  const std::size_t count = std::min<std::size_t>(std::max(1u, std::thread::hardware_concurrency()), 8);
   std::vector<std::thread> workers;
-  for (std::size_t w = 0; w < count; ++w)
+  for (const Part& part : parts)
     workers.emplace_back([&] {
       try {
-        for (std::size_t i = next++; i < order.size(); i = next++) {
-          const ProcessResult r =
-              run_process({formatter, kStyle, "-i", work[order[i]].second.string()}, {.seconds = kSeconds});
-          if (r.timed_out) silent = true;
-          if (r.exit_status != 0) succeeded = false;
-        }
+        const ProcessResult r = run_process(part.command, {.seconds = kSeconds});
+        if (r.timed_out) silent = true;
+        if (r.exit_status != 0) succeeded = false;
       } catch (const std::exception&) {
         succeeded = false;
       }
