@@ -56,7 +56,7 @@ set(GRAVEN_COMPILES_ONCE frontend networks ops symbols)
 set(GRAVEN_COMPILE_ONCE CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_SOURCE_DIR}/tests/compile_once.sh)
 
 # Programs of a thousand small tests and more, whose tables take as long to make as a test to run: they are run in a few
-# processes, <program>/part_<number>.
+# processes, <program>/part_<number> (and so are those of tests/kernels).
 set(GRAVEN_MANY_TESTS ops symbols)
 set(GRAVEN_PARTS 4)
 if(GRAVEN_SANITIZE)
@@ -64,13 +64,13 @@ if(GRAVEN_SANITIZE)
   list(APPEND GRAVEN_MANY_TESTS frontend passes)
 endif()
 
-# Adds the program's tests, shared by GRAVEN_PARTS processes.
-function(graven_add_parts program variables)
+# Adds the program's tests, <name>/part_<number>, shared by GRAVEN_PARTS processes.
+function(graven_add_parts name program variables)
   foreach(number RANGE 1 ${GRAVEN_PARTS})
     math(EXPR index "${number} - 1")
-    add_test(NAME ${program}/part_${number} COMMAND test_${program})
+    add_test(NAME ${name}/part_${number} COMMAND ${program})
     set(environment GTEST_TOTAL_SHARDS=${GRAVEN_PARTS} GTEST_SHARD_INDEX=${index} GTEST_BRIEF=1 ${variables})
-    set_tests_properties(${program}/part_${number} PROPERTIES LABELS sanitize TIMEOUT ${GRAVEN_TEST_TIMEOUT}
+    set_tests_properties(${name}/part_${number} PROPERTIES LABELS sanitize TIMEOUT ${GRAVEN_TEST_TIMEOUT}
                          COST ${GRAVEN_LONG_TEST} ENVIRONMENT "${environment}")
   endforeach()
 endfunction()
@@ -91,7 +91,7 @@ foreach(directory ${TEST_DIRECTORIES})
     set(variables CXXFLAGS=-O0)
   endif()
   if(name IN_LIST GRAVEN_MANY_TESTS)
-    graven_add_parts(${name} "${variables}")
+    graven_add_parts(${name} test_${name} "${variables}")
     continue()
   endif()
   list(PREPEND variables ENVIRONMENT)
