@@ -23,6 +23,27 @@ struct StepNumbers {
   std::string where = {};                   ///< the line that calls an operator that is run by itself
 };
 
+/// A kernel's call of a run, for profiles.
+struct CallDescription {
+  std::string phase;           ///< "forward"
+  std::string module;          ///< "model.hidden"; empty: of none
+  std::string operation;       ///< "linear + bias + relu"
+  std::string types;           ///< of what flows, "f32[64,784] -> f32[64,256]"
+  double flops = 0, bytes = 0; ///< bytes: each input read once, each output written once
+};
+
+/// When a call was made.
+struct CallTime {
+  std::size_t call = 0;           ///< into Executable::calls()
+  double begin = 0, seconds = 0;  ///< the former by std::chrono::steady_clock
+};
+
+/// What a machine reaches in a second; 0: it is not known.
+struct MachineLimits {
+  double flops = 0;  ///< f32 multiply-adds, counted as two
+  double bytes = 0;  ///< read and written by a copy
+};
+
 /// Of a graph that was compiled for a device (CompileOptions::device) all memory below is that device's, and work is in
 /// the order of its calls: a run has been given to the device when it returns (ir/device.h).
 class Executable {
@@ -41,6 +62,15 @@ class Executable {
   virtual void weights_changed() = 0;
   /// Of a parameter, where the last run of a training graph has left its gradient; nullptr where there is none.
   virtual const void* gradient(const std::string& /* parameter */) { return nullptr; }
+
+  /// Every call that a run makes; of a step with several parts the last one alone updates. `symbols` as for run().
+  virtual std::vector<CallDescription> calls(const std::vector<std::int64_t>& /* symbols */) const { return {}; }
+  /// Measures the calls of the runs that follow, or no longer.
+  virtual void measure_calls(bool /* on */) {}
+  /// Those that were measured since this was last asked, in the order in which they were made.
+  virtual std::vector<CallTime> call_times() { return {}; }
+  /// Of the threads or the device that it runs on, measured now.
+  virtual MachineLimits machine_limits() { return {}; }
 };
 
 struct CompileOptions {

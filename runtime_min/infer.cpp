@@ -20,6 +20,7 @@
 #include "machine.h"
 #include "npy.h"
 #include "number.h"
+#include "profiler.h"
 #include "stopwatch.h"
 #include "topk.h"
 
@@ -37,6 +38,7 @@ struct Options {
   bool softmax = false, json = false;
   Normalization normalization;
   Execution execution;
+  ProfileOptions profile;
 };
 
 std::string describe_tensors(const char* title, const std::vector<TensorDescription>& tensors) {
@@ -422,6 +424,49 @@ void bench(InferenceModel& model, const Options& options, bool weights_given) {
   flush_output();
 }
 
+/// On the first samples of the data, where there are some.
+void profile(InferenceModel& model, const Options& options, bool weights_given) {
+  InferenceRanks* const ranks = model.ranks();
+  Profiler<InferenceModel> profiler(options.profile, ranks == nullptr ? -1 : ranks->rank());
+  InferenceDescription description = model.description();
+  std::vector<std::int64_t> sizes;
+  std::optional<Dataset> data;
+  if (!options.data.path.empty()) {
+    if (ranks != nullptr)
+      throw UsageError("--profile", "", "no --data, of several ranks: random numbers stand for it", "both");
+    require_samples(description.inputs);
+    const bool test = has_test_split(options.data, description.inputs);
+    data.emplace(open_dataset(options.data, description.inputs, test ? Split::test : Split::train));
+    sizes = sizes_in(*data, description.inputs, description.symbols);
+    description.inputs = with_sizes(description.inputs, sizes);
+    description.outputs = with_sizes(description.outputs, sizes);
+  }
+  std::optional<BatchSource> source;
+  if (data) source.emplace(*data, description.inputs, options.normalization);
+  start(model, options, weights_given);
+  Batch inputs(description.inputs, options.batch), outputs(description.outputs, options.batch);
+  std::int64_t rows = options.batch;
+  if (data) {
+    model.resize(sizes.data());
+    const std::int64_t count = std::min(options.batch, data->size());
+    if (description.batch_is_symbolic) rows = count;
+    source->fill_shared(inputs);
+    source->fill(inputs, rows, [&](std::int64_t i) { return i % count; });
+  } else {
+    inputs.randomize(description.inputs, options.seed);
+  }
+  const Execution& execution = options.execution;
+  const std::string number = std::to_string(execution.number());
+  std::string where = execution.on_device ? "device " + number : number + (number == "1" ? " thread" : " threads");
+  if (ranks != nullptr) where += ", rank " + std::to_string(ranks->rank()) + " of " + std::to_string(ranks->size());
+  profiler.begin(model, where, rows, sizes);
+  while (!profiler.is_done()) {
+    profiler.measure([&] { model.forward(inputs.pointers(), rows, outputs.writable()); });
+    profiler.end_step();
+  }
+  profiler.finish();
+}
+
 }  // namespace
 
 int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults& defaults) {
@@ -470,6 +515,7 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
              "seconds that a rank waits for the others before it gives up");
   a.optional_text("bench", o.bench, "5", "SECONDS", "time calls on random data for so long (5 seconds) and stop");
   a.flag("json", o.json, "print the benchmark as one JSON line");
+  o.profile.add_option(a, "calls", "on the first samples of --data, or on random data where there is none");
   InferenceRanks* ranks = nullptr;
   const auto fail = [&](const std::exception& error, int status) {
     std::fflush(stdout);
@@ -494,8 +540,11 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
       ranks->require_same("the options",
                           std::string(a.given("bench") ? "--bench" : "--data") + ", batch " + std::to_string(o.batch));
     }
+    o.profile.refuse(a, {"bench", "json", "output", "topk", "softmax", "names", "labels", "show"});
     o.normalization.required = a.given("mean") || a.given("std");
-    if (a.given("bench")) {
+    if (a.given("profile")) {
+      profile(model, o, a.given("weights"));
+    } else if (a.given("bench")) {
       char* end = nullptr;
       o.bench_seconds = std::strtod(o.bench.c_str(), &end);
       if (o.bench.empty() || *end != '\0' || !(o.bench_seconds >= 0 && o.bench_seconds <= 1e6))

@@ -32,6 +32,7 @@
 #include <string>
 #include <vector>
 
+#include "profile.h"
 #include "tensor.h"
 
 namespace graven::runtime {
@@ -54,6 +55,7 @@ class InferenceRanks {
  public:
   virtual ~InferenceRanks() = default;
   virtual bool is_first() const = 0;
+  virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual void set_time_limit(double seconds) = 0;
   /// The first one's bytes for everybody.
@@ -80,6 +82,12 @@ class InferenceModel {
   virtual void resize(const std::int64_t* /* sizes */) {}
   /// Inputs and outputs in the order of the description, 64-byte aligned, `batch` samples each.
   virtual void forward(const void* const* inputs, std::int64_t batch, void* const* outputs) = 0;
+  /// Measures each kernel's call in the calls from here on, or no longer.
+  virtual void measure_calls(bool /* on */) {}
+  /// Those since it was last asked.
+  virtual std::vector<ProfiledCall> call_times() { return {}; }
+  /// What the machine reaches, measured now.
+  virtual Limits machine_limits() { return {}; }
 };
 
 /// Defaults of the options, chosen when the project was emitted.

@@ -20,6 +20,7 @@
 #include "json_lines.h"
 #include "machine.h"
 #include "number.h"
+#include "profiler.h"
 #include "progress.h"
 #include "ranks.h"
 #include "safetensors.h"
@@ -44,6 +45,7 @@ struct Options {
   bool shuffle = true, drop_last = false, overwrite = false;
   Normalization normalization;
   Execution execution;
+  ProfileOptions profile;
 };
 
 std::string describe_inputs(const std::vector<TensorDescription>& inputs, std::int64_t batch, bool symbolic) {
@@ -116,6 +118,7 @@ void register_options(Arguments& a, Options& o, const TrainingDescription& descr
   a.integer("log-every", o.log_every, 1, kMany, "N", "steps between the log's lines");
   a.integer("bench", o.bench, 0, 1'000'000, "N", "time N steps on random data, print one JSON line, and stop");
   a.number("bench-seconds", o.bench_seconds, 0, 1e6, "S", "the same, for S seconds");
+  o.profile.add_option(a, "steps", "of training, on random data where there is no --data");
 }
 
 /// Whether what is resumed from, "newest", a checkpoint or a folder of them, is the folder `out` or in it.
@@ -145,19 +148,27 @@ class Trainer {
         arguments_(arguments),
         log_(ranks_.is_first() ? options_.log : std::string()) {
     ranks_.set_time_limit(options_.rank_timeout);
+    if (arguments.given("profile")) {
+      profiler_.emplace(options_.profile, ranks_.size() > 1 ? ranks_.rank() : -1);
+      options_.out.clear();
+    }
     if (description_.tensor_ranks > 1) Ranks::divide(description_.tensor_ranks);
   }
 
   int run();
   void bench();
+  /// Of steps on random data.
+  void profile();
 
  private:
   void start();
+  void begin_profile(std::int64_t batch, const std::vector<std::int64_t>& sizes);
   void load_initial_weights(bool required);
   void resume();
   bool train_epoch();
   std::optional<Evaluation> evaluate();
   void finish_epoch(const Stopwatch& watch);
+  void begin_next_epoch();
   void watch_loss(double loss);
   bool has_waited() const { return options_.patience > 0 && state_.waited >= options_.patience; }
   void save();
@@ -233,6 +244,8 @@ class Trainer {
   std::string saved_path_;
   std::string weights_path_;  ///< where the first weights come from
   int agreed_signal_ = 0;
+  std::optional<Profiler<TrainableModel>> profiler_;
+  int number_ = 0;  ///< of threads, or the device's
   std::optional<StopSignals> signals_;  ///< while the loop runs: before it, a signal simply ends the program
 };
 
@@ -241,7 +254,8 @@ void Trainer::start() {
   // Each of several ranks has its share of the processors, where nobody says how many threads it has.
   const int sharing = ranks_.sharing_processors();
   const bool chosen = options_.execution.on_device || options_.execution.threads > 0;
-  model_.start(chosen ? number : std::max(number / sharing, 1));
+  number_ = chosen ? number : std::max(number / sharing, 1);
+  model_.start(number_);
   if (options_.execution.no_cuda_graph) model_.use_cuda_graph(false);
   weights_ = model_.weights();
   states_ = model_.states();
@@ -252,6 +266,15 @@ void Trainer::start() {
   sums_.resize(1 + numbers_.size());
   logs_ = log_.enabled();
   ranks_.broadcast(&logs_, sizeof logs_);
+}
+
+/// Behind start(). `sizes`: what the symbols stand for besides the batch, none where they are as large as they may be.
+void Trainer::begin_profile(std::int64_t batch, const std::vector<std::int64_t>& sizes) {
+  std::string where = options_.execution.on_device ? "device " + std::to_string(number_)
+                                                   : std::to_string(number_) + (number_ == 1 ? " thread" : " threads");
+  if (ranks_.size() > 1)
+    where += ", rank " + std::to_string(ranks_.rank()) + " of " + std::to_string(ranks_.size());
+  profiler_->begin(model_, where, batch, sizes);
 }
 
 void Trainer::load_initial_weights(bool required) {
@@ -567,7 +590,7 @@ bool Trainer::train_epoch() {
   const Permutation order(n, state_.seed, state_.epoch);
   const bool shuffle = state_.shuffle;
   const std::int64_t end = state_.drop_last ? n - n % batch : n;
-  Progress progress(epoch_title().c_str(), end, start, ranks_.is_first());
+  Progress progress(epoch_title().c_str(), end, start, ranks_.is_first() && !profiler_);
   const std::int64_t ranks = replicas();
   while (state_.position < end) {
     if (stop_signal() != 0 || (options_.steps > 0 && state_.step >= options_.steps)) return false;
@@ -596,9 +619,14 @@ bool Trainer::train_epoch() {
     } else {
       for (std::int64_t part = 0; part < parts; ++part) {
         const StagePart own = part_of(part, *batch_);
-        sums_[0] += model_.step(own.inputs, own.batch, own.numbers);
+        const auto make = [&] { sums_[0] += model_.step(own.inputs, own.batch, own.numbers); };
+        if (profiler_)
+          profiler_->measure(make);
+        else
+          make();
         add_numbers();
       }
+      if (profiler_) profiler_->end_step();
     }
     const std::int64_t samples = std::min(all * batch, end - state_.position);
     if (!counts()) std::fill(sums_.begin(), sums_.end(), 0.0);
@@ -890,6 +918,7 @@ void Trainer::watch_loss(double loss) {
 }
 
 void Trainer::finish_epoch(const Stopwatch& watch) {
+  if (profiler_) return begin_next_epoch();
   const std::optional<Evaluation> evaluation = evaluate();
   if (stop_signal() != 0) return;  // the epoch ends, with its evaluation, when the run goes on
   const double loss = mean_loss();
@@ -909,13 +938,17 @@ void Trainer::finish_epoch(const Stopwatch& watch) {
       state_.best_step = state_.step;
     }
   }
+  begin_next_epoch();
+  if (due) save();
+}
+
+void Trainer::begin_next_epoch() {
   state_.epoch += 1;
   state_.position = 0;
   state_.loss_sum = 0;
   state_.counted = 0;
   std::fill(state_.result_sums.begin(), state_.result_sums.end(), 0.0);
   knows_results_ = true;
-  if (due) save();
 }
 
 int Trainer::run() {
@@ -929,7 +962,7 @@ int Trainer::run() {
                 "this program was emitted without an evaluation, because the network behaves otherwise when it is "
                 "evaluated (batch norm, dropout) and "
                 "the graph was past its trace: emit it from the trace, or with its evaluation.json beside it");
-  if (description_.has_evaluation &&
+  if (description_.has_evaluation && !profiler_ &&
       (!options_.test_data.path.empty() || has_test_split(options_.data, description_.inputs))) {
     options_.test_data.format = options_.data.format;
     if (options_.test_data.path.empty()) options_.test_data.path = options_.data.path;
@@ -943,7 +976,7 @@ int Trainer::run() {
   if (!description_.plateaus.empty() && test_ && options_.eval_every == 0)
     throw UsageError("--eval-every", "", "1 or more, as the learning rate follows the held-out set", "0");
   for (const Plateau& plateau : description_.plateaus)
-    if (plateau.max && !(test_ && description_.has_accuracy))
+    if (plateau.max && !profiler_ && !(test_ && description_.has_accuracy))
       throw UsageError("--test-data", "",
                        std::string("a held-out set") +
                            (description_.has_accuracy ? "" : ", and a model with an accuracy") +
@@ -963,6 +996,7 @@ int Trainer::run() {
   state_.lr = options_.lr;
   state_.warmup = options_.warmup;
   state_.total_steps = options_.total_steps;
+  if (profiler_) options_.steps = profiler_->steps();
   if (options_.steps > 0 && !arguments_.given("epochs")) options_.epochs = kMany;
 
   if (!options_.out.empty() && ranks_.is_first()) {
@@ -1065,6 +1099,7 @@ int Trainer::run() {
     return 0;
   }
   signals_.emplace();
+  if (profiler_) begin_profile(state_.batch, sizes_);
   double seconds = 0;
   while (!finished()) {
     const Stopwatch watch;
@@ -1073,6 +1108,10 @@ int Trainer::run() {
     if (!whole) break;
     finish_epoch(watch);
     if (stop_signal() != 0) break;
+  }
+  if (profiler_ && stop_signal() == 0) {
+    profiler_->finish();
+    return 0;
   }
   if (saved_step_ != state_.step || state_.position != 0) save();
   if (has_waited() && stop_signal() == 0)
@@ -1160,6 +1199,23 @@ void Trainer::bench() {
   flush_output();
 }
 
+void Trainer::profile() {
+  state_.lr = options_.lr;
+  start();
+  load_initial_weights(arguments_.given("weights"));
+  prepare_schedules();
+  batch_.emplace(description_.inputs, options_.batch);
+  batch_->randomize(description_.inputs, options_.seed);
+  begin_profile(options_.batch, {});
+  for (; !profiler_->is_done(); ++state_.step) {
+    set_learning_rates();
+    const StepNumbers numbers{.learning_rates = rates_.data(), .step = state_.step + 1, .seed = options_.seed};
+    profiler_->measure([&] { model_.step(batch_->pointers(), options_.batch, numbers); });
+    profiler_->end_step();
+  }
+  profiler_->finish();
+}
+
 }  // namespace
 
 int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults& defaults) {
@@ -1233,9 +1289,19 @@ int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults
       throw UsageError("--no-drop-last", std::string("the model's batch is fixed at ") +
                                              std::to_string(description.batch) +
                                              ": an epoch's last samples must fill one");
+    options.profile.refuse(arguments, {"bench", "bench-seconds", "steps", "epochs", "patience", "min-delta", "out",
+                                       "resume", "overwrite", "checkpoint-every", "save-every", "keep", "test-data",
+                                       "eval-every", "print-every"});
+    if (arguments.given("profile") && ranks->size() > 1 && description.stages > 1)
+      throw UsageError("--profile", "", "one process, which runs all stages of the pipeline",
+                       std::to_string(ranks->size()) + " ranks");
     Trainer trainer(model, options, arguments);
     if (options.bench > 0 || options.bench_seconds > 0) {
       trainer.bench();
+      return 0;
+    }
+    if (arguments.given("profile") && options.data.path.empty()) {
+      trainer.profile();
       return 0;
     }
     return trainer.run();

@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "plateau.h"
+#include "profile.h"
 #include "schedule.h"
 #include "tensor.h"
 
@@ -171,6 +172,12 @@ class TrainableModel {
   /// first `count`. With a symbolic batch, count == batch. With a fixed one the set's last samples may not fill it; the
   /// caller then repeats one sample, and either gives it the label that is ignored or takes its share out.
   virtual Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t count) = 0;
+  /// Measures each call of the steps from here on, or no longer.
+  virtual void measure_calls(bool /* on */) {}
+  /// Those since it was last asked.
+  virtual std::vector<ProfiledCall> call_times() { return {}; }
+  /// What the machine reaches, measured now.
+  virtual Limits machine_limits() { return {}; }
 };
 
 /// Defaults of the options, chosen when the project was emitted.

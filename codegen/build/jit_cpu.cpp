@@ -20,7 +20,9 @@
 
 #include "codegen/build/cache.h"
 #include "codegen/build/jit_abi.h"
+#include "codegen/build/measured_calls.h"
 #include "codegen/build/process.h"
+#include "codegen/emit/just_in_time.h"
 #include "codegen/emit/project.h"
 #include "codegen/kernel_flags.h"
 #include "codegen/plan/summary.h"
@@ -167,6 +169,8 @@ struct Library {
   JitWeightsChanged weights_changed = nullptr;
   JitGradient gradient = nullptr;
   JitRun run = nullptr;
+  JitListen listen = nullptr;
+  JitLimits limits = nullptr;
 
   /// Returns why it cannot be loaded, or empty.
   std::string load(const std::string& path) {
@@ -179,7 +183,8 @@ struct Library {
     };
     if (find(error, "graven_jit_error") && find(create, "graven_jit_create") && find(destroy, "graven_jit_destroy") &&
         find(bind, "graven_jit_bind") && find(weights_changed, "graven_jit_weights_changed") &&
-        find(gradient, "graven_jit_gradient") && find(run, "graven_jit_run"))
+        find(gradient, "graven_jit_gradient") && find(run, "graven_jit_run") && find(listen, "graven_jit_listen") &&
+        find(limits, "graven_jit_limits"))
       return {};
     const std::string reason = std::string("the compiled program is not whole: ") + dlerror();
     dlclose(handle);
@@ -191,8 +196,14 @@ class JitExecutable : public ir::Executable {
  public:
   using Constants = std::map<std::string, std::shared_ptr<const ir::TensorData>>;
 
-  JitExecutable(const Library& library, const std::string& graph_name, int threads, Constants constants)
-      : graph_name_(graph_name), constants_(std::move(constants)), library_(library) {
+  JitExecutable(const Library& library, JustInTime project, int threads, Constants constants)
+      : graph_name_(project.graph.name),
+        constants_(std::move(constants)),
+        library_(library),
+        calls_(std::move(project.measured)) {
+    const std::string& graph_name = graph_name_;
+    symbols_ = project.graph.symbols();
+    if (!symbols_.empty()) graph_ = std::move(project.graph);
     instance_ = library_.create(threads);
     if (!instance_) throw UserError(graph_name + ": " + library_.error(nullptr));
     // No program writes into a constant.
@@ -215,6 +226,24 @@ class JitExecutable : public ir::Executable {
   const void* gradient(const std::string& parameter) override {
     return library_.gradient(instance_, parameter.c_str());
   }
+  std::vector<ir::CallDescription> calls(const std::vector<std::int64_t>& symbols) const override {
+    ir::SymbolSizes sizes;
+    for (std::size_t i = 0; i < symbols_.size(); ++i) sizes[symbols_[i].name] = symbols.at(i);
+    return describe_calls(graph_, calls_, sizes);
+  }
+  void measure_calls(bool on) override {
+    library_.listen(instance_, nullptr);
+    times_.reset();
+    if (!on) return;
+    times_ = std::make_unique<MeasuredCalls<runtime::HostClock>>(calls_);
+    library_.listen(instance_, &times_->listener);
+  }
+  std::vector<ir::CallTime> call_times() override { return times_ ? times_->take() : std::vector<ir::CallTime>(); }
+  ir::MachineLimits machine_limits() override {
+    ir::MachineLimits limits;
+    library_.limits(instance_, &limits.flops, &limits.bytes);
+    return limits;
+  }
 
  private:
   void check(int code) {
@@ -224,6 +253,10 @@ class JitExecutable : public ir::Executable {
   std::string graph_name_;
   Constants constants_;
   Library library_;
+  std::vector<MeasuredCall> calls_;
+  std::vector<ir::Symbol> symbols_;
+  ir::Graph graph_;  ///< with symbols, of which the calls' FLOPs and bytes depend; else empty
+  std::unique_ptr<MeasuredCalls<runtime::HostClock>> times_;
   void* instance_ = nullptr;
 };
 
@@ -270,7 +303,8 @@ std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir
   emit_options.jit_entry = true;
   emit_options.format = false;
   EmitReport emitted;
-  const std::map<std::string, std::string> texts = render_project(traced, emit_options, &emitted);
+  JustInTime project = render_just_in_time(traced, emit_options, emitted);
+  const std::map<std::string, std::string> texts = std::move(project.files);
   r.emit_seconds = seconds_since(start);
 
   start = Clock::now();
@@ -294,7 +328,7 @@ std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir
     std::call_once(once, [&] { std::fprintf(stderr, "warning: %s\n", cache.warning().c_str()); });
   }
   if (options.debug_level >= 0) log_stages(traced, options, emit_options, emitted, r);
-  return std::make_unique<JitExecutable>(library, traced.name, options.threads, std::move(emitted.constants));
+  return std::make_unique<JitExecutable>(library, std::move(project), options.threads, std::move(emitted.constants));
 }
 
 }  // namespace graven::codegen

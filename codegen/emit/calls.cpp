@@ -71,10 +71,18 @@ class Writer {
       if (!step.call.name.empty()) write(step);
     copy_outputs();
     name_shared_blocks();
+    list_measured();
   }
 
  private:
   const ir::Node& node(const Step& step) const { return graph_.nodes[at(step.node)]; }
+
+  void list_measured() {
+    for (const auto& [phase, list] : out_.phases)
+      for (const Call& c : list)
+        out_.measured.push_back(
+            {c.node, phase, c.owner(), c.description, c.types, c.flops, c.bytes, c.stage, c.second_round});
+  }
 
   /// What a step's config is named after: its result, or what it writes into.
   std::string owner(const Step& step) const {
@@ -404,6 +412,10 @@ class Writer {
     return string_literal(where);
   }
 
+  std::string begin_of_call() const {
+    return style_.first_argument.empty() ? std::string() : style_.first_argument + ".begin_call();";
+  }
+
   Pointer workspace_of(const Step& step) const {
     Nesting::Place place = values_.workspace_place(step);
     return {"buf", std::move(place.block), std::move(place.name)};
@@ -473,6 +485,10 @@ class Writer {
     if (step.workspace >= 0) call.workspace = workspace_of(step);
     call.description = describe_node(graph_, n);
     call.types = types(step);
+    call.node = step.node;
+    call.flops = step.cost.flops;
+    call.bytes = step.cost.bytes;
+    if (step.call.reference) call.begin = begin_of_call();
     call.recomputes = n.recomputes && !n.is(ir::kGatherShards);
     if (!stages_.empty()) {
       call.stage = stages_[at(step.node)];
@@ -534,6 +550,8 @@ class Writer {
       call.description = "copy";
       call.types = type.to_string();
       call.is_copy = true;
+      call.bytes = 2 * static_cast<double>(type.shape.numel().maximum()) * static_cast<double>(size_of(type.dtype));
+      if (style_.copy.find(style_.first_argument + ",") == std::string::npos) call.begin = begin_of_call();
       call.after.push_back(filled_in(
           style_.copy, {{"to", Pointer{"out", {}, values_.output(i)}}, {"from", values_.code(r)}, {"bytes", bytes}}));
       out_.phases[ir::Phase::forward].push_back(std::move(call));
@@ -565,6 +583,7 @@ std::vector<std::string> Call::lines() const {
       list.push_back(text.front() == '#' ? std::move(text) : indent + text);
     }
   };
+  if (!begin.empty()) list.push_back(begin);
   if (!before.empty()) list.emplace_back("{");
   add(before, "  ");
   if (!function.empty()) list.push_back((before.empty() ? "" : "  ") + function + "(" + join(arguments).text() + ");");

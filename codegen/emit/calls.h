@@ -22,6 +22,9 @@ struct Call {
   std::string description;           ///< "linear + bias + relu"
   std::string types;                 ///< "f32[64,784] -> f32[64,256]"
   std::string location;              ///< "mlp.cpp:8"
+  ir::NodeId node = -1;              ///< that it computes; -1: it copies a result
+  double flops = 0, bytes = 0;       ///< at the symbols' maxima
+  std::string begin;                 ///< says that it begins, where nothing that it is given does
   std::vector<Code> before;          ///< lines of arrays that it is given
   std::string function;              ///< "linear<relu>"; empty: it is what stands in `after`
   std::vector<std::string> names;    ///< that the function's is made of: "linear", "relu"
@@ -43,6 +46,16 @@ struct Call {
   std::string owner() const { return modules.empty() ? std::string() : modules.front(); }
 };
 
+/// What a profile knows of a call.
+struct MeasuredCall {
+  ir::NodeId node = -1;  ///< that it computes; -1: it copies a result
+  ir::Phase phase = ir::Phase::forward;
+  std::string module = {}, description = {}, types = {};  ///< as Call's; the module is empty where none owns it
+  double flops = 0, bytes = 0;
+  std::int32_t stage = 0;
+  bool second_round = false;
+};
+
 /// A line of a file, and the block of the network that it belongs to; empty: to none.
 struct BlockLine {
   std::string block, text;
@@ -53,6 +66,7 @@ struct BlockLine {
 
 struct Calls {
   std::map<ir::Phase, std::vector<Call>> phases;
+  std::vector<MeasuredCall> measured;  ///< each kernel call, those of blocks one by one, phases in order
   std::vector<BlockLine> configs;  ///< "constexpr linear_config hidden_linear{.m = 64, .n = 256, .k = 784};"
   std::map<std::string, std::string> config_structs;  ///< by name: of updates, whose options stand in no header
   std::map<std::string, Functor> functors;            ///< by name

@@ -3,9 +3,12 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
+#include "codegen/emit/calls.h"
 #include "codegen/emit/project.h"
 #include "codegen/plan/plan.h"
+#include "ir/executable.h"
 #include "ir/graph.h"
 
 namespace graven::codegen {
@@ -15,7 +18,12 @@ struct JustInTime {
   Plan plan;
   std::map<std::string, std::string> files;  ///< by path
   std::string name_space;                    ///< of what the files declare
+  std::vector<MeasuredCall> measured;        ///< the kernels' calls, phases in order
 };
+
+/// What the calls do with these sizes; `graph` is theirs.
+std::vector<ir::CallDescription> describe_calls(const ir::Graph& graph, const std::vector<MeasuredCall>& calls,
+                                                const ir::SymbolSizes& sizes);
 
 /// As render_project(), which see; `options` have jit_entry.
 JustInTime render_just_in_time(const ir::Graph& graph, const EmitOptions& options, EmitReport& report);

@@ -30,6 +30,7 @@
 #include "ir/json.h"
 #include "ir/passes/passes.h"
 #include "ir/rank_layout.h"
+#include "ir/sizes.h"
 #include "ir/stages.h"
 #include "runtime_min/error.h"
 #include "runtime_min/file.h"
@@ -154,6 +155,7 @@ struct Prepared {
   std::map<std::string, std::string> files;
   /// Generated files that are to be formatted, but for want of the formatter are not.
   std::set<std::string> unformatted;
+  std::vector<MeasuredCall> measured = {};
 };
 
 void require_budget(const Plan& plan, const EmitOptions& options, const char* what) {
@@ -313,6 +315,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   ProjectData data =
       make_project_data(p.graph, p.plan, p.evaluation.get(), unknown, options, p.extent, hash_of(graph_text));
   report.notes.insert(report.notes.end(), data.notes.begin(), data.notes.end());
+  p.measured = std::move(data.measured);
   for (const ir::ValueId v : data.stored_constants)
     report.constants.emplace(p.graph.value(v).name, p.graph.constants.at(v));
   nlohmann::json d = template_data(data);
@@ -328,6 +331,8 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   auto add = [&](const std::string& path, const std::string& name) { add_rendered(path, "project/" + name); };
   d["places"] = render("project/places.inc", d);
   d["level_choice"] = render(style.templates + "levels.inc", d);
+  d["measured_calls"] = render("project/measured_calls.inc", d);
+  d["call_times"] = render("project/call_times.inc", d);
   d["c_interface"] = render("project/" + kind + "/c_interface.inc", d);
   d["selftest_inputs"] = render("project/selftest_inputs.inc", d);
   add("params.h", "params.h");
@@ -359,11 +364,12 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   } else {
     const std::string model_api = "model_api" + style.model_extension;
     add(model_api, kind + "/model_api.cpp");
+    add("calls.h", "calls.h");
     add("main.cpp", kind + "/main.cpp");
     add("selftest.cpp", kind + "/selftest.cpp");
     // What the model's library needs of the run time; then what only the program needs.
     add_copied(files, data.names.api_headers);
-    add_copied(files, {"runtime/arena.h", "runtime/session.h", "runtime/compare.h", "runtime/file.h"});
+    add_copied(files, {"runtime/arena.h", "runtime/session.h", "runtime/compare.h", "runtime/file.h", "runtime/call_times.h"});
     d["model_runtime_sources"] = sources_in(files, {});
     std::set<std::string> before;
     for (const auto& [path, text] : files) before.insert(path);
@@ -474,7 +480,20 @@ JustInTime render_just_in_time(const ir::Graph& graph, const EmitOptions& option
   GRAVEN_CHECK(options.jit_entry, "a standalone project");
   Prepared p = prepare(graph, options, report);
   std::string name_space = project_name(p.graph, options);
-  return {std::move(p.graph), std::move(p.plan), std::move(p.files), std::move(name_space)};
+  return {std::move(p.graph), std::move(p.plan), std::move(p.files), std::move(name_space), std::move(p.measured)};
+}
+
+std::vector<ir::CallDescription> describe_calls(const ir::Graph& graph, const std::vector<MeasuredCall>& calls,
+                                                const ir::SymbolSizes& sizes) {
+  const bool is_symbolic = !graph.symbols().empty();
+  const ir::Graph sized = is_symbolic ? ir::with_sizes(graph, sizes) : ir::Graph();
+  std::vector<ir::CallDescription> list;
+  for (const MeasuredCall& c : calls) {
+    ir::Cost cost{c.flops, c.bytes};
+    if (is_symbolic && c.node >= 0) cost = ir::cost_of({sized, sized.nodes[at(c.node)]});
+    list.push_back({std::string(ir::name(c.phase)), c.module, c.description, c.types, cost.flops, cost.bytes});
+  }
+  return list;
 }
 
 namespace {

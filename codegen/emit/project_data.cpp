@@ -813,9 +813,29 @@ class Builder {
       out_.files.push_back(std::move(file));
     }
     for (ModelFile& f : others) out_.files.push_back(std::move(f));
+    list_measured(calls.measured, {});
+    list_measured(evaluation.measured, "evaluate");
+    out_.calls.measured_at_largest = !graph_.symbols().empty();
+    out_.measured = std::move(calls.measured);
     std::vector<std::string> sources;
     for (const ModelFile& f : out_.files) sources.push_back(f.path);
     out_.calls.model_sources = join(sources, " ");
+  }
+
+  /// The lines of calls.h. `function`: which makes all of them; empty: that of their phase.
+  void list_measured(std::vector<MeasuredCall> calls, const std::string& function) {
+    // A pipeline's phases go from stage to stage, backward from the last one.
+    if (is_pipeline())
+      std::stable_sort(calls.begin(), calls.end(), [](const MeasuredCall& a, const MeasuredCall& b) {
+        const auto place = [](const MeasuredCall& c) {
+          return std::tuple(c.phase, c.second_round, c.phase == ir::Phase::backward ? -c.stage : c.stage);
+        };
+        return place(a) < place(b);
+      });
+    for (const MeasuredCall& c : calls)
+      out_.calls.measured_lines.push_back(fmt::format(
+          "GRAVEN_CALL({}, {}, {}, {}, {:.17g}, {:.17g})", function.empty() ? ir::name(c.phase) : function,
+          string_literal(c.module), string_literal(c.description), string_literal(c.types), c.flops, c.bytes));
   }
 
   /// The kernel calls of a phase, or of all.

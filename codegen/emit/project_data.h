@@ -227,6 +227,8 @@ struct CallsText {
   bool has_update = false, has_prepare = false;
   std::size_t evaluation_call_count = 0;
   std::string evaluation_flops_text = {}, evaluation_bytes_text = {}, model_sources = {};
+  std::vector<std::string> measured_lines = {};  ///< of calls.h
+  bool measured_at_largest = false;              ///< sizes of a call may be smaller than what they say
 };
 
 /// What options of the programs are, unless they are given.
@@ -249,6 +251,7 @@ struct ProjectData {
   std::vector<std::string> headers;           ///< kernels' files that generated files include
   std::vector<ir::ValueId> stored_constants;  ///< those that lie among the weights
   std::vector<std::string> notes;             ///< for EmitReport::notes
+  std::vector<MeasuredCall> measured;         ///< those of a step or call, or of what prepares them
 };
 
 /// What every template may use.

@@ -50,7 +50,8 @@ GRAVEN_WORDS(ModelFile, is_main, headers, copy_header, functions)
 GRAVEN_WORDS(CallsText, config_headers, config_structs, configs, evaluation_configs, functors, libraries,
              wrapped_configs, uses_configs, has_functors, split, relu_trait, call_count, unit, flops_text, bytes_text,
              block_functions, evaluation_block_functions, functions, step_functions, evaluation_parts, has_update,
-             has_prepare, evaluation_call_count, evaluation_flops_text, evaluation_bytes_text, model_sources)
+             has_prepare, evaluation_call_count, evaluation_flops_text, evaluation_bytes_text, model_sources,
+             measured_lines, measured_at_largest)
 GRAVEN_WORDS(DefaultsText, mean, std, data_literal, test_data_literal, threads_default, epochs, threads, seed, shuffle,
              recorded)
 

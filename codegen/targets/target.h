@@ -39,7 +39,7 @@ struct TargetLibrary {
 struct TargetStyle {
   CallStyle calls;
   std::string model_extension = ".cpp";
-  std::string execution_type = "Threads&", execution_name = "threads";
+  std::string execution_type = "Threads", execution_name = "threads";
   std::vector<std::string> program_headers = {};  ///< kernels' files that program.h includes
   std::string scalar_math = "";                   ///< the file of what functors call
   std::string device_type = "";                   ///< of model_api.*, as runtime_min/session.h has it

@@ -27,6 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "../config/calls.h"
 #include "level.h"
 
 namespace graven::kernels {
@@ -73,6 +74,9 @@ class Threads {
   /// The ranks that have tensors in parts; nullptr: this is the only one.
   Team* team() const { return team_; }
   void set_team(Team* team) { team_ = team; }
+  /// Who is told of calls that name their threads as EachCall; nullptr: nobody.
+  const CallListener* listener() const { return listener_; }
+  void set_listener(const CallListener* listener) { listener_ = listener; }
 
   /// Calls body(piece) for every piece in [0, pieces) and returns when all have returned.
   template <class Body>
@@ -214,6 +218,7 @@ class Threads {
   int count_ = 1;
   Collectives* collectives_ = nullptr;
   Team* team_ = nullptr;
+  const CallListener* listener_ = nullptr;
   std::int64_t spin_nanoseconds_;
   void (*region_)(Threads&, Call, const void*, std::int64_t);
   pthread_mutex_t mutex_;

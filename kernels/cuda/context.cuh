@@ -21,6 +21,8 @@
 #include "../config/device.h"
 
 #ifndef __CUDACC_RTC__
+#include "../config/calls.h"
+
 #include <cuda_runtime.h>
 
 #include <cstddef>
@@ -215,7 +217,11 @@ class CudaContext {
   /// Whether RecordedCalls record (recorded_calls.cuh), as they do unless this says otherwise, or make calls one by
   /// one.
   void record_calls(bool on) { records_ = on; }
-  bool records_calls() const { return records_; }
+  bool records_calls() const { return records_ && (listener_ == nullptr || !listener_->of_each_call); }
+  /// Who is told of calls that name their context as EachCall; nullptr: nobody, and nobody is while calls are
+  /// rehearsed.
+  const CallListener* listener() const { return rehearses_ ? nullptr : listener_; }
+  void set_listener(const CallListener* listener) { listener_ = listener; }
   /// Changes when the workspace moves: what was recorded before knows another one.
   int workspace_version() const { return workspace_version_; }
 
@@ -249,6 +255,7 @@ class CudaContext {
   std::size_t rehearsed_bytes_ = 0;
   bool rehearses_ = false, records_ = true;
   int workspace_version_ = 0;
+  const CallListener* listener_ = nullptr;
   std::shared_ptr<void> libraries_[kLibraries];
 };
 

@@ -9,6 +9,7 @@
 
 #include "call_faults.cuh"
 #include "context.cuh"
+#include "event_clock.cuh"
 #include "recorded_calls.cuh"
 
 #ifndef __CUDACC_RTC__
@@ -29,6 +30,10 @@ class CudaDevice {
   class Mirror;
   class PinnedMemory;
   class Calls;
+  /// When calls begin and end.
+  struct Clock : EventClock {
+    explicit Clock(CudaDevice& device) : EventClock(device.execution()) {}
+  };
 
   /// Device `number`, wherever the thread's current one is.
   explicit CudaDevice(int number) : CudaDevice(Guard(number)) {}

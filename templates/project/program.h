@@ -144,7 +144,7 @@ struct HyperOnDevice {
 {% endif %}
 /// Everything a call can name.
 struct Step {
-  @{ execution_type }@ @{ execution_name }@;
+  EachCall<@{ execution_type }@> @{ execution_name }@;
   const Inputs& in;
 {% if training %}
   const Parameters& param;
@@ -186,7 +186,7 @@ struct EvaluationBuffers {
 
 /// Everything a call of an evaluation can name: no gradient, no state.
 struct EvaluationStep {
-  @{ execution_type }@ @{ execution_name }@;
+  EachCall<@{ execution_type }@> @{ execution_name }@;
   const Inputs& in;
   const Parameters& param;
   const EvaluationBuffers& buf;
@@ -208,6 +208,7 @@ constexpr std::string_view kGraphHash = std::string_view(GRAVEN_TEXT(@{ constant
 /// The program, once for each instruction-set level.
 struct Program {
   const char* level;
+  machine_limits (*measure_limits)(@{ execution_type }@& @{ execution_name }@);
 {% for function in functions %}
   void (*@{ function.name }@)(const Step& step);
 {% endfor %}
@@ -231,7 +232,10 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 /// The calls: member functions, so that a line names what it touches and nothing else.
 struct Calls : Step {
-  explicit Calls(const Step& step) : Step(step) {}
+  Calls(const Step& step, const char* phase) : Step(step) { @{ execution_name }@.begin_phase(phase); }
+  ~Calls() { @{ execution_name }@.end_phase(); }
+  Calls(const Calls&) = delete;
+  Calls& operator=(const Calls&) = delete;
 {% for block in block_functions %}
 {% if block.head != "" %}
   @{ block.head }@
@@ -249,7 +253,10 @@ struct Calls : Step {
 
 /// The calls of an evaluation.
 struct EvaluationCalls : EvaluationStep {
-  explicit EvaluationCalls(const EvaluationStep& step) : EvaluationStep(step) {}
+  explicit EvaluationCalls(const EvaluationStep& step) : EvaluationStep(step) { @{ execution_name }@.begin_phase("evaluate"); }
+  ~EvaluationCalls() { @{ execution_name }@.end_phase(); }
+  EvaluationCalls(const EvaluationCalls&) = delete;
+  EvaluationCalls& operator=(const EvaluationCalls&) = delete;
 {% for block in evaluation_block_functions %}
 {% if block.head != "" %}
   @{ block.head }@

@@ -15,10 +15,10 @@ Target make_cpu_target() {
   TargetStyle& style = target.style;
   style.calls.release = "release({data}, {count});";
   style.calls.release_header = "kernels/cpu/release.h";
-  style.program_headers = {"kernels/cpu/dtype.h", "kernels/cpu/level.h", "kernels/cpu/threads.h"};
+  style.program_headers = {"kernels/cpu/dtype.h", "kernels/cpu/level.h", "kernels/cpu/limits.h", "kernels/cpu/threads.h"};
   style.device_type = "runtime::HostDevice<Threads>";
   style.api_headers = {"runtime/host_device.h"};
-  style.words = {"release"};
+  style.words = {"release", "measure_limits", "listener_of"};
   style.scalar_math = "kernels/cpu/scalar_math.h";
   style.needs = "nothing but a C++20 compiler (g++ 11 or clang++ 14, or later), CMake 3.16 and POSIX threads";
   style.templates = "codegen/targets/cpu/templates/";

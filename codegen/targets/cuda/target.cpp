@@ -49,13 +49,13 @@ Target make_cuda_target() {
                  .copy_header = "",
                  .numbers_from_hyper = true};
   style.model_extension = ".cu";
-  style.execution_type = "CudaContext&";
+  style.execution_type = "CudaContext";
   style.execution_name = "context";
-  style.program_headers = {"kernels/cpu/dtype.h", "kernels/cuda/context.cuh"};
+  style.program_headers = {"kernels/cpu/dtype.h", "kernels/cuda/context.cuh", "kernels/cuda/limits.cuh"};
   style.scalar_math = "kernels/cuda/scalar_math.cuh";
   style.device_type = "CudaDevice";
   style.api_headers = {"kernels/cuda/device.cuh"};
-  style.words = {"copy_on_device"};
+  style.words = {"copy_on_device", "measure_limits", "listener_of"};
   style.predictions_header = "kernels/cuda/reduce.cuh";
   style.libraries = {
       {"CUDA::cudart", {}},

@@ -1,6 +1,7 @@
 @{ banner }@
 // The program: reads images or arrays, runs the model, writes or prints results. See --help.
 #include <memory>
+#include <vector>
 
 #include "model.h"
 #include "runtime/infer.h"
@@ -24,6 +25,7 @@ using graven::runtime::DType;
 class AllRanks final : public runtime::InferenceRanks {
  public:
   bool is_first() const override { return ranks_.is_first(); }
+  int rank() const override { return ranks_.rank(); }
   int size() const override { return ranks_.size(); }
   void set_time_limit(double seconds) override { ranks_.set_time_limit(seconds); }
   void broadcast(void* data, std::size_t bytes) override { ranks_.broadcast(data, bytes); }
@@ -96,6 +98,17 @@ class Program final : public runtime::InferenceModel {
 {% endif %}
   void forward(const void* const* inputs, std::int64_t@{ batch_if_passed }@, void* const* outputs) override {
     model_->forward(@{ erased_arguments }@, @{ erased_outputs }@);
+  }
+  void measure_calls(bool on) override { model_->measure_calls(on); }
+  std::vector<runtime::ProfiledCall> call_times() override {
+    std::vector<runtime::ProfiledCall> list;
+    for (const auto& c : model_->call_times())
+      list.push_back({c.phase, c.module, c.operation, c.types, c.flops, c.bytes, c.begin, c.seconds});
+    return list;
+  }
+  runtime::Limits machine_limits() override {
+    const auto limits = model_->machine_limits();
+    return {limits.flops, limits.bytes};
   }
 
  private:

@@ -46,6 +46,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace @{ namespace }@ {
 // Of this graph: what a program makes of these types, inline or of a template, is another's for another version.
@@ -77,6 +78,7 @@ class GRAVEN_API Weights {
   std::unique_ptr<Memory> memory_;
 };
 
+@{ call_times }@
 class GRAVEN_API Model {
  public:
 {% if tensor_ranks > 1 %}
@@ -113,6 +115,19 @@ class GRAVEN_API Model {
   /// The instruction-set level that was chosen.
 {% endif %}
   const char* level() const;
+
+{% if on_device %}
+  /// Measures each call of a kernel from here on, or no longer. Results are the same; the device is given each call by
+  /// itself, not as part of a CUDA graph.
+{% else %}
+  /// Measures each call of a kernel from here on, or no longer. Results are the same.
+{% endif %}
+  void measure_calls(bool on);
+  /// The calls that were measured since this was last asked, in the order in which they were made. An error where
+  /// model@{ model_extension }@ makes other calls than calls.h has.
+  std::vector<CallTime> call_times();
+  /// Measured now, which takes a part of a second.
+  MachineLimits machine_limits();
 
  private:
   struct Memory;

@@ -1,14 +1,18 @@
 @{ banner }@
 // The memory of the model, its weights file, and both interfaces of model.h.
 #include <cstdio>
+#include <cstring>
+#include <iterator>
 #include <new>
 #include <optional>
 #include <stdexcept>
+#include <string>
 
 {% for header in api_headers %}
 #include "@{ header }@"
 {% endfor %}
 #include "program.h"
+#include "runtime/call_times.h"
 #include "runtime/session.h"
 
 namespace [[gnu::visibility("hidden")]] @{ namespace }@ {
@@ -19,6 +23,7 @@ using Device = @{ device_type }@;
 @{ level_choice }@
 
 @{ places }@
+@{ measured_calls }@
 {% if tensor_ranks > 1 %}
 namespace {
 
@@ -105,6 +110,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   Buffers buf;
   const Program& program = choose_program();
   Device::Calls calls;
+  std::optional<Measuring> measuring;  ///< while calls are measured
 };
 
 {% if on_device %}
@@ -190,6 +196,22 @@ void Model::use_cuda_graph(bool on) { memory_->device.record_calls(on); }
 
 {% endif %}
 const char* Model::level() const { return memory_->program.level; }
+
+void Model::measure_calls(bool on) {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  own.measuring.reset();
+  if (on) own.measuring.emplace(own.device);
+}
+std::vector<CallTime> Model::call_times() {
+  const Device::Guard guard(memory_->device.number());
+  return memory_->measuring ? memory_->measuring->take() : std::vector<CallTime>();
+}
+MachineLimits Model::machine_limits() {
+  const Device::Guard guard(memory_->device.number());
+  const machine_limits limits = memory_->program.measure_limits(memory_->device.execution());
+  return {limits.flops, limits.bytes};
+}
 
 }  // namespace @{ namespace }@
 

@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <optional>
 #include <stdexcept>
+#include <string>
 
 {% for header in api_headers %}
 #include "@{ header }@"
 {% endfor %}
 #include "program.h"
+#include "runtime/call_times.h"
 #include "runtime/session.h"
 
 namespace [[gnu::visibility("hidden")]] @{ namespace }@ {
@@ -21,6 +24,7 @@ using Device = @{ device_type }@;
 @{ level_choice }@
 
 @{ places }@
+@{ measured_calls }@
 namespace {
 
 {% if evaluates_apart %}
@@ -248,6 +252,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% if not updates_in_backward %}
   Device::Calls backward_calls, update_calls;
 {% endif %}
+  std::optional<Measuring> measuring;  ///< while calls are measured
 };
 
 Model::Model(int @{ create_argument }@) {
@@ -575,6 +580,22 @@ void Model::use_cuda_graph(bool on) { memory_->device.record_calls(on); }
 {% endif %}
 
 const char* Model::level() const { return memory_->program.level; }
+
+void Model::measure_calls(bool on) {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  own.measuring.reset();
+  if (on) own.measuring.emplace(own.device);
+}
+std::vector<CallTime> Model::call_times() {
+  const Device::Guard guard(memory_->device.number());
+  return memory_->measuring ? memory_->measuring->take() : std::vector<CallTime>();
+}
+MachineLimits Model::machine_limits() {
+  const Device::Guard guard(memory_->device.number());
+  const machine_limits limits = memory_->program.measure_limits(memory_->device.execution());
+  return {limits.flops, limits.bytes};
+}
 
 }  // namespace @{ namespace }@
 

@@ -25,8 +25,9 @@ void Calls::forward() const {
 }
 
 extern const Program program;
-const Program program = {GRAVEN_TEXT(GRAVEN_LEVEL_NAMESPACE), [](const Step& step) { Calls(step).prepare(); },
-                         [](const Step& step) { Calls(step).forward(); }};
+const Program program = {GRAVEN_TEXT(GRAVEN_LEVEL_NAMESPACE), measure_limits,
+                         [](const Step& step) { Calls(step, "prepare").prepare(); },
+                         [](const Step& step) { Calls(step, "forward").forward(); }};
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace my_linear

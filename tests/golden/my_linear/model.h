@@ -31,6 +31,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace my_linear {
 // Of this graph: what a program makes of these types, inline or of a template, is another's for another version.
@@ -54,6 +55,22 @@ class GRAVEN_API Weights {
   std::unique_ptr<Memory> memory_;
 };
 
+/// A kernel's call: its line of calls.h, and when it was made.
+struct CallTime {
+  const char* phase;      ///< "forward"
+  const char* module;     ///< of the network; empty: of none
+  const char* operation;  ///< what it computes, "linear + bias + relu"
+  const char* types;      ///< of what flows, "f32[64,784] -> f32[64,256]"
+  double flops, bytes;    ///< of the largest sizes
+  double begin, seconds;  ///< the former by std::chrono::steady_clock
+};
+
+/// What the machine reaches: f32 multiply-adds that never leave the registers, counted as two, and bytes that a copy
+/// reads and writes, a second.
+struct MachineLimits {
+  double flops, bytes;
+};
+
 class GRAVEN_API Model {
  public:
   /// Runs on `threads` threads; 0: every processor.
@@ -68,6 +85,14 @@ class GRAVEN_API Model {
   void use(std::shared_ptr<const Weights> weights);
   /// The instruction-set level that was chosen.
   const char* level() const;
+
+  /// Measures each call of a kernel from here on, or no longer. Results are the same.
+  void measure_calls(bool on);
+  /// The calls that were measured since this was last asked, in the order in which they were made. An error where
+  /// model.cpp makes other calls than calls.h has.
+  std::vector<CallTime> call_times();
+  /// Measured now, which takes a part of a second.
+  MachineLimits machine_limits();
 
  private:
   struct Memory;

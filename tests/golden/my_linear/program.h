@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/dtype.h"
 #include "kernels/cpu/level.h"
+#include "kernels/cpu/limits.h"
 #include "kernels/cpu/threads.h"
 #include "memory_plan.h"
 // What a library that holds the model shows. Its own calls go to it, even where another has functions of the same
@@ -64,7 +65,7 @@ struct Sizes {
 
 /// Everything a call can name.
 struct Step {
-  Threads& threads;
+  EachCall<Threads> threads;
   const Inputs& in;
   const Outputs& out;
   const Parameters& param;
@@ -80,6 +81,7 @@ struct Step {
 /// The program, once for each instruction-set level.
 struct Program {
   const char* level;
+  machine_limits (*measure_limits)(Threads& threads);
   void (*prepare)(const Step& step);
   void (*forward)(const Step& step);
 };
@@ -88,7 +90,10 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 /// The calls: member functions, so that a line names what it touches and nothing else.
 struct Calls : Step {
-  explicit Calls(const Step& step) : Step(step) {}
+  Calls(const Step& step, const char* phase) : Step(step) { threads.begin_phase(phase); }
+  ~Calls() { threads.end_phase(); }
+  Calls(const Calls&) = delete;
+  Calls& operator=(const Calls&) = delete;
   void prepare() const;
   void forward() const;
 };

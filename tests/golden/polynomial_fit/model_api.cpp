@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <optional>
 #include <stdexcept>
+#include <string>
 
 #include "program.h"
+#include "runtime/call_times.h"
 #include "runtime/host_device.h"
 #include "runtime/session.h"
 
@@ -96,6 +99,47 @@ namespace end {
 
 namespace {
 
+/// The lines of calls.h, and one more, so that there is one.
+constexpr CallTime kCalls[] = {
+#define GRAVEN_CALL(phase, module, operation, types, flops, bytes) \
+  {#phase, module, operation, types, flops, bytes, 0, 0},
+#include "calls.h"
+    {"", "", "", "", 0, 0, 0, 0}};
+
+/// Who listens to the calls of a model.
+struct Measuring {
+  explicit Measuring(Device& device) : device(device), times(device) { device.execution().set_listener(&listener); }
+  ~Measuring() { device.execution().set_listener(nullptr); }
+  Measuring(const Measuring&) = delete;
+  Measuring& operator=(const Measuring&) = delete;
+
+  /// With what calls.h says of each; an error where the phases make other calls.
+  std::vector<CallTime> take() {
+    std::vector<CallTime> list;
+    for (const runtime::CallTime& t : times.take()) {
+      const CallTime* line = std::begin(kCalls);
+      while (*line->phase != '\0' && std::strcmp(line->phase, t.phase) != 0) ++line;
+      const std::int64_t left = std::end(kCalls) - line;
+      if (t.call < left) line += t.call;
+      if (t.call >= left || std::strcmp(line->phase, t.phase) != 0)
+        throw std::runtime_error(std::string("calls.h: expected a line for call ") + std::to_string(t.call + 1) +
+                                 " of " + t.phase + ", which the program makes, found none");
+      list.push_back(*line);
+      list.back().begin = t.begin;
+      list.back().seconds = t.seconds;
+    }
+    return list;
+  }
+
+  Device& device;
+  runtime::CallTimes<Device::Clock> times;
+  CallListener listener = listener_of(times);
+};
+
+}  // namespace
+
+namespace {
+
 constexpr std::size_t kAllArenaBytes = kArenaBytes;
 
 /// Before anything is changed: the optimizers' first step is number 1.
@@ -175,6 +219,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   runtime::CallOrder order;
   Device::Calls step_calls, forward_calls, evaluation_calls;
   Device::Calls backward_calls, update_calls;
+  std::optional<Measuring> measuring;  ///< while calls are measured
 };
 
 Model::Model(int threads) {
@@ -275,6 +320,22 @@ std::vector<Tensor> Model::results() const {
 }
 
 const char* Model::level() const { return memory_->program.level; }
+
+void Model::measure_calls(bool on) {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  own.measuring.reset();
+  if (on) own.measuring.emplace(own.device);
+}
+std::vector<CallTime> Model::call_times() {
+  const Device::Guard guard(memory_->device.number());
+  return memory_->measuring ? memory_->measuring->take() : std::vector<CallTime>();
+}
+MachineLimits Model::machine_limits() {
+  const Device::Guard guard(memory_->device.number());
+  const machine_limits limits = memory_->program.measure_limits(memory_->device.execution());
+  return {limits.flops, limits.bytes};
+}
 
 }  // namespace polynomial_fit
 

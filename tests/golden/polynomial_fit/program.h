@@ -11,6 +11,7 @@
 
 #include "kernels/cpu/dtype.h"
 #include "kernels/cpu/level.h"
+#include "kernels/cpu/limits.h"
 #include "kernels/cpu/threads.h"
 #include "memory_plan.h"
 // What a library that holds the model shows. Its own calls go to it, even where another has functions of the same
@@ -62,7 +63,7 @@ struct Buffers {
 
 /// Everything a call can name.
 struct Step {
-  Threads& threads;
+  EachCall<Threads> threads;
   const Inputs& in;
   const Parameters& param;
   const Gradients& grad;
@@ -81,6 +82,7 @@ constexpr std::string_view kGraphHash = std::string_view(GRAVEN_TEXT(POLYNOMIAL_
 /// The program, once for each instruction-set level.
 struct Program {
   const char* level;
+  machine_limits (*measure_limits)(Threads& threads);
   void (*forward)(const Step& step);
   void (*backward)(const Step& step);
   void (*update)(const Step& step);
@@ -90,7 +92,10 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 /// The calls: member functions, so that a line names what it touches and nothing else.
 struct Calls : Step {
-  explicit Calls(const Step& step) : Step(step) {}
+  Calls(const Step& step, const char* phase) : Step(step) { threads.begin_phase(phase); }
+  ~Calls() { threads.end_phase(); }
+  Calls(const Calls&) = delete;
+  Calls& operator=(const Calls&) = delete;
   void forward() const;
   void backward() const;
   void update() const;

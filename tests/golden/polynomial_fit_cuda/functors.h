@@ -5,6 +5,7 @@
 #include "kernels/config/device.h"
 #include "kernels/cpu/dtype.h"
 #include "kernels/cuda/context.cuh"
+#include "kernels/cuda/limits.cuh"
 #include "kernels/cuda/scalar_math.cuh"
 
 namespace [[gnu::visibility("hidden")]] polynomial_fit_cuda {

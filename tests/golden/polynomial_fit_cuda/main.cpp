@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "model.h"
 #include "runtime/train.h"
@@ -73,6 +74,17 @@ class Program final : public runtime::TrainableModel {
     // The loss is a sum over the samples.
     runtime::Evaluation sums{.loss_sum = loss, .samples = batch};
     return sums;
+  }
+  void measure_calls(bool on) override { model_->measure_calls(on); }
+  std::vector<runtime::ProfiledCall> call_times() override {
+    std::vector<runtime::ProfiledCall> list;
+    for (const auto& c : model_->call_times())
+      list.push_back({c.phase, c.module, c.operation, c.types, c.flops, c.bytes, c.begin, c.seconds});
+    return list;
+  }
+  runtime::Limits machine_limits() override {
+    const auto limits = model_->machine_limits();
+    return {limits.flops, limits.bytes};
   }
 
  private:

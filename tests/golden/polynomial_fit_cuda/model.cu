@@ -59,9 +59,10 @@ void Calls::update() const {
 }
 
 extern const Program program;
-const Program program = {GRAVEN_TEXT(GRAVEN_LEVEL_NAMESPACE), [](const Step& step) { Calls(step).forward(); },
-                         [](const Step& step) { Calls(step).backward(); },
-                         [](const Step& step) { Calls(step).update(); }};
+const Program program = {GRAVEN_TEXT(GRAVEN_LEVEL_NAMESPACE), measure_limits,
+                         [](const Step& step) { Calls(step, "forward").forward(); },
+                         [](const Step& step) { Calls(step, "backward").backward(); },
+                         [](const Step& step) { Calls(step, "update").update(); }};
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace polynomial_fit_cuda

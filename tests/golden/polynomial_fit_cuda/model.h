@@ -63,6 +63,22 @@ struct Tensor {
   void* data;
 };
 
+/// A kernel's call: its line of calls.h, and when it was made.
+struct CallTime {
+  const char* phase;      ///< "forward"
+  const char* module;     ///< of the network; empty: of none
+  const char* operation;  ///< what it computes, "linear + bias + relu"
+  const char* types;      ///< of what flows, "f32[64,784] -> f32[64,256]"
+  double flops, bytes;
+  double begin, seconds;  ///< the former by std::chrono::steady_clock
+};
+
+/// What the machine reaches: f32 multiply-adds that never leave the registers, counted as two, and bytes that a copy
+/// reads and writes, a second.
+struct MachineLimits {
+  double flops, bytes;
+};
+
 class GRAVEN_API Model {
  public:
   /// On this CUDA device.
@@ -106,6 +122,15 @@ class GRAVEN_API Model {
   void use_cuda_graph(bool on);
   /// "cuda".
   const char* level() const;
+
+  /// Measures each call of a kernel from here on, or no longer. Results are the same; the device is given each call by
+  /// itself, not as part of a CUDA graph.
+  void measure_calls(bool on);
+  /// The calls that were measured since this was last asked, in the order in which they were made. An error where
+  /// model.cu makes other calls than calls.h has.
+  std::vector<CallTime> call_times();
+  /// Measured now, which takes a part of a second.
+  MachineLimits machine_limits();
 
  private:
   struct Memory;

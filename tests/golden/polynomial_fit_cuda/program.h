@@ -11,6 +11,7 @@
 
 #include "kernels/cpu/dtype.h"
 #include "kernels/cuda/context.cuh"
+#include "kernels/cuda/limits.cuh"
 #include "memory_plan.h"
 // What a library that holds the model shows. Its own calls go to it, even where another has functions of the same
 // names.
@@ -74,7 +75,7 @@ struct HyperOnDevice {
 
 /// Everything a call can name.
 struct Step {
-  CudaContext& context;
+  EachCall<CudaContext> context;
   const Inputs& in;
   const Parameters& param;
   const Gradients& grad;
@@ -93,6 +94,7 @@ constexpr std::string_view kGraphHash = std::string_view(GRAVEN_TEXT(POLYNOMIAL_
 /// The program, once for each instruction-set level.
 struct Program {
   const char* level;
+  machine_limits (*measure_limits)(CudaContext& context);
   void (*forward)(const Step& step);
   void (*backward)(const Step& step);
   void (*update)(const Step& step);
@@ -102,7 +104,10 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 /// The calls: member functions, so that a line names what it touches and nothing else.
 struct Calls : Step {
-  explicit Calls(const Step& step) : Step(step) {}
+  Calls(const Step& step, const char* phase) : Step(step) { context.begin_phase(phase); }
+  ~Calls() { context.end_phase(); }
+  Calls(const Calls&) = delete;
+  Calls& operator=(const Calls&) = delete;
   void forward() const;
   void backward() const;
   void update() const;

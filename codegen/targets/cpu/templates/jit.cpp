@@ -176,6 +176,16 @@ const void* graven_jit_gradient(void* opaque, const char* wanted) {
   return nullptr;
 }
 
+void graven_jit_listen(void* instance, const void* listener) {
+  static_cast<Instance*>(instance)->threads.set_listener(static_cast<const CallListener*>(listener));
+}
+
+void graven_jit_limits(void* instance, double* flops, double* bytes) {
+  const machine_limits limits = program.measure_limits(static_cast<Instance*>(instance)->threads);
+  *flops = limits.flops;
+  *bytes = limits.bytes;
+}
+
 int graven_jit_run(void* opaque, const void* const* inputs, void* const* outputs, const std::int64_t* symbols,
                    const double* learning_rates, const std::int64_t* counts) {
   Instance& instance = *static_cast<Instance*>(opaque);
