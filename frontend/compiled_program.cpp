@@ -104,6 +104,7 @@ CompiledProgram::CompiledProgram(const ir::Graph& graph, std::string owner, cons
     : graph_(graph),
       owner_(std::move(owner)),
       device_(options.device),
+      threads_(options.threads),
       parts_(parts),
       ring_(ir::at(outputs_buffer_size)) {
   if (parts > 1) {
@@ -228,8 +229,34 @@ Tensor CompiledProgram::result(std::size_t output, const Shape& shape) {
   return Tensor(std::move(impl));
 }
 
+/// Each part's results that are numbers go to `numbers`, by output.
+void CompiledProgram::run_parts(const ProgramInputs& inputs, const std::vector<std::int64_t>& symbols,
+                                ir::StepNumbers& counts, std::vector<Tensor>& outputs,
+                                std::vector<std::vector<double>>& numbers) {
+  const auto place = [&](const Tensor& t, bool cut) {
+    const std::int64_t bytes = t.numel() * static_cast<std::int64_t>(ir::size_of(t.dtype()));
+    return t.impl()->place() + (cut ? counts.part * (bytes / parts_) : 0);
+  };
+  for (; counts.part < parts_; ++counts.part) {
+    counts.draw = (counts.step - 1) * parts_ + counts.part + 1;
+    std::vector<const void*> in;
+    std::vector<void*> out;
+    for (const Tensor& t : inputs.tensors) in.push_back(place(t, true));
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      out.push_back(place(outputs[i], parts_ > 1 && joinings_[i] == Joining::rows));
+    try {
+      executable_->run(in, out, symbols, counts);
+    } catch (const std::bad_alloc&) {
+      throw UserError("out of memory while " + owner_ + " ran");
+    }
+    for (std::size_t i = 0; i < joinings_.size(); ++i)
+      if (joinings_[i] == Joining::mean || joinings_[i] == Joining::sum)
+        numbers[i].push_back(outputs[i].item<double>());
+  }
+}
+
 std::vector<Tensor> CompiledProgram::run(const ProgramInputs& inputs, const std::vector<double>& learning_rates,
-                                         std::int64_t step, Location where) {
+                                         std::int64_t step, Location where, ProfileRecording* recording) {
   bind_variables(where);
   std::vector<std::int64_t> symbols;
   for (const ir::Symbol& symbol : graph_.symbols())
@@ -247,26 +274,11 @@ std::vector<Tensor> CompiledProgram::run(const ProgramInputs& inputs, const std:
                          .step = step,
                          .seed = static_cast<std::int64_t>(default_generator().initial_seed()),
                          .parts = parts_};
-  const auto place = [&](const Tensor& t, bool cut) {
-    const std::int64_t bytes = t.numel() * static_cast<std::int64_t>(ir::size_of(t.dtype()));
-    return t.impl()->place() + (cut ? counts.part * (bytes / parts_) : 0);
-  };
-  for (; counts.part < parts_; ++counts.part) {
-    counts.draw = (step - 1) * parts_ + counts.part + 1;
-    std::vector<const void*> in;
-    std::vector<void*> out;
-    for (const Tensor& t : inputs.tensors) in.push_back(place(t, true));
-    for (std::size_t i = 0; i < outputs.size(); ++i)
-      out.push_back(place(outputs[i], parts_ > 1 && joinings_[i] == Joining::rows));
-    try {
-      executable_->run(in, out, symbols, counts);
-    } catch (const std::bad_alloc&) {
-      throw UserError("out of memory while " + owner_ + " ran");
-    }
-    for (std::size_t i = 0; i < joinings_.size(); ++i)
-      if (joinings_[i] == Joining::mean || joinings_[i] == Joining::sum)
-        numbers[i].push_back(outputs[i].item<double>());
-  }
+  const auto run = [&] { run_parts(inputs, symbols, counts, outputs, numbers); };
+  if (recording != nullptr)
+    recording->measure(*executable_, device_, threads_, symbols, run);
+  else
+    run();
   for (std::size_t i = 0; i < joinings_.size(); ++i) {
     if (numbers[i].empty()) continue;
     const double sum = std::accumulate(numbers[i].begin(), numbers[i].end(), 0.0);

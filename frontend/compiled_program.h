@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "frontend/profile.h"
 #include "frontend/tensor_impl.h"
 #include "graven/state_dict.h"
 #include "graven/tensor.h"
@@ -58,8 +59,9 @@ class CompiledProgram {
 
   /// Makes a step, or runs once. What was written to the variables since the last time counts, whoever wrote it and
   /// wherever they lie now.
+  /// `recording`: measures its calls; nullptr: nobody does.
   std::vector<Tensor> run(const ProgramInputs& inputs, const std::vector<double>& learning_rates, std::int64_t step,
-                          Location where);
+                          Location where, ProfileRecording* recording = nullptr);
 
   /// Whether the variables and these inputs are where it was compiled for.
   bool runs_where(const ProgramInputs& inputs) const;
@@ -69,6 +71,8 @@ class CompiledProgram {
 
  private:
   void bind_variables(Location where);
+  void run_parts(const ProgramInputs& inputs, const std::vector<std::int64_t>& symbols, ir::StepNumbers& counts,
+                 std::vector<Tensor>& outputs, std::vector<std::vector<double>>& numbers);
   /// What becomes of the results of a step's parts.
   enum class Joining : std::uint8_t { rows, mean, sum, last };
   Joining joining_of(ir::ValueId result, bool depends_on_inputs) const;
@@ -83,6 +87,7 @@ class CompiledProgram {
   const ir::Graph& graph_;
   std::string owner_;
   ir::Device device_;
+  int threads_;
   std::unique_ptr<ir::Executable> executable_;
   std::vector<Bound> bound_;
   std::int64_t parts_;

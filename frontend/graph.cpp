@@ -357,7 +357,8 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
   }
   std::vector<std::int64_t> skipped;
   for (std::size_t o = 0; o < s.optimizers.size(); ++o) skipped.push_back(s.skipped(o));
-  std::vector<Tensor> outputs = s.now.program->run(checked, learning_rates(), training_graph ? s.steps + 1 : 0, where);
+  std::vector<Tensor> outputs = s.now.program->run(checked, learning_rates(), training_graph ? s.steps + 1 : 0, where,
+                                                   s.recording ? &*s.recording : nullptr);
   if (training_graph) {
     s.set_steps(s.steps + 1);
     auto next = next_rates.begin();
@@ -369,6 +370,14 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
     }
   }
   return outputs;
+}
+
+Profile GraphBase::profile_calls(const std::function<void()>& work, Location where) {
+  return graven::detail::profile_calls(state_->recording, state_->name, 0, 1, work, where);
+}
+
+Profile GraphBase::profile_calls(const ProfileOptions& options, const std::function<void()>& work) {
+  return graven::detail::profile_calls(state_->recording, state_->name, options, work, {});
 }
 
 // ---- state ----------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@
 #include "frontend/grad_scaler_state.h"
 #include "frontend/module_state.h"
 #include "frontend/optim_state.h"
+#include "frontend/profile.h"
 #include "frontend/trace.h"
 #include "graven/graph.h"
 #include "ir/analysis.h"
@@ -67,7 +68,8 @@ struct GraphState {
   int outputs_buffer_size = graven::detail::kOutputsBufferSize;
   bool fuses_model_update = true, fuses_add_to_output = true, fuses_cast_scale = true;
   bool convolutions_by_heuristic = true;
-  std::int64_t steps = 0;  ///< training calls, those too whose update was skipped
+  std::int64_t steps = 0;                                     ///< training calls, those too whose update was skipped
+  std::optional<graven::detail::ProfileRecording> recording;  ///< while calls are profiled
 
   /// What build() recorded for inputs of certain types, and, once it has run, its program.
   struct Recorded {

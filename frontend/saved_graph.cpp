@@ -1,6 +1,7 @@
 #include "graven/saved_graph.h"
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -29,6 +30,7 @@ struct SavedGraph::State {
   std::int64_t steps = 0;
   int debug_level = -1, threads = 0;
   std::unique_ptr<CompiledProgram> program;
+  std::optional<graven::detail::ProfileRecording> recording = {};  ///< while calls are profiled
 };
 
 SavedGraph::SavedGraph(const std::string& directory, Location where) : state_(std::make_shared<State>()) {
@@ -119,9 +121,14 @@ std::vector<Tensor> SavedGraph::operator()(const std::vector<Tensor>& inputs, Lo
                            .debug_level = s.debug_level,
                            .log_name = "(GRAPH:" + name() + ")"},
         s.variables);
-  std::vector<Tensor> outputs = s.program->run(checked, learning_rates(), training() ? s.steps + 1 : 0, where);
+  std::vector<Tensor> outputs = s.program->run(checked, learning_rates(), training() ? s.steps + 1 : 0, where,
+                                               s.recording ? &*s.recording : nullptr);
   if (training()) ++s.steps;
   return outputs;
+}
+
+Profile SavedGraph::profile(const std::vector<Tensor>& inputs, const ProfileOptions& options, Location where) {
+  return graven::detail::profile_calls(state_->recording, name(), options, [&] { (*this)(inputs, where); }, where);
 }
 
 void SavedGraph::to(const Device& device, Location where) {

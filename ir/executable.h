@@ -25,11 +25,11 @@ struct StepNumbers {
 
 /// A kernel's call of a run, for profiles.
 struct CallDescription {
-  std::string phase;           ///< "forward"
-  std::string module;          ///< "model.hidden"; empty: of none
-  std::string operation;       ///< "linear + bias + relu"
-  std::string types;           ///< of what flows, "f32[64,784] -> f32[64,256]"
-  double flops = 0, bytes = 0; ///< bytes: each input read once, each output written once
+  std::string phase;            ///< "forward"
+  std::string module;           ///< "model.hidden"; empty: of none
+  std::string operation;        ///< "linear + bias + relu"
+  std::string types;            ///< of what flows, "f32[64,784] -> f32[64,256]"
+  double flops = 0, bytes = 0;  ///< bytes: each input read once, each output written once
 };
 
 /// When a call was made.

@@ -34,25 +34,26 @@ struct ProfileOptions {
 
   void add_option(Arguments& arguments, const char* unit, const char* data) {
     const std::string what = unit;
-    const std::string help = "measure the kernels' calls of --profile-steps " + what + " " + data +
-            ", print where their time goes by module, beside what the machine reaches, and stop; into FILE goes a "
-            "trace, which ui.perfetto.dev shows";
-    const std::string steps_help = what + " that --profile measures, after " + std::to_string(kWarmUp) + " that warm up";
+    const std::string help =
+        "measure the kernels' calls of --profile-steps " + what + " " + data +
+        ", print where their time goes by module, beside what the machine reaches, and stop; into FILE goes a "
+        "trace, which ui.perfetto.dev shows";
+    const std::string steps_help =
+        what + " that --profile measures, after " + std::to_string(kWarmUp) + " that warm up";
     arguments.optional_text("profile", path, "", "FILE", help.c_str());
     arguments.integer("profile-steps", steps, 1, 100'000, "N", steps_help.c_str());
   }
   /// Of options that a profile takes no notice of: an error where one is given.
   void refuse(const Arguments& arguments, std::initializer_list<const char*> others) const {
     if (!arguments.given("profile")) {
-      if (arguments.given("profile-steps"))
-        throw UsageError("--profile-steps", "", "--profile beside it", "none");
+      if (arguments.given("profile-steps")) throw UsageError("--profile-steps", "", "--profile beside it", "none");
       return;
     }
     for (const char* other : others)
       if (arguments.given(other))
-        throw UsageError("--profile", "",
-                         std::string("no --") + other + ": it measures some steps, and neither saves nor reports others",
-                         "both");
+        throw UsageError(
+            "--profile", "",
+            std::string("no --") + other + ": it measures some steps, and neither saves nor reports others", "both");
   }
 };
 
@@ -70,8 +71,8 @@ class Profiler {
     file_.emplace(path_);
   }
 
-  /// Once the model can compute. `where`: "2 threads". `sizes`: what the symbols stand for besides the batch, none where
-  /// they are as large as they may be.
+  /// Once the model can compute. `where`: "2 threads". `sizes`: what the symbols stand for besides the batch, none
+  /// where they are as large as they may be.
   void begin(Model& model, const std::string& where, std::int64_t batch, const std::vector<std::int64_t>& sizes) {
     const auto& description = model.description();
     model_ = &model;

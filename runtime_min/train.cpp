@@ -245,7 +245,7 @@ class Trainer {
   std::string weights_path_;  ///< where the first weights come from
   int agreed_signal_ = 0;
   std::optional<Profiler<TrainableModel>> profiler_;
-  int number_ = 0;  ///< of threads, or the device's
+  int number_ = 0;                      ///< of threads, or the device's
   std::optional<StopSignals> signals_;  ///< while the loop runs: before it, a signal simply ends the program
 };
 
@@ -272,8 +272,7 @@ void Trainer::start() {
 void Trainer::begin_profile(std::int64_t batch, const std::vector<std::int64_t>& sizes) {
   std::string where = options_.execution.on_device ? "device " + std::to_string(number_)
                                                    : std::to_string(number_) + (number_ == 1 ? " thread" : " threads");
-  if (ranks_.size() > 1)
-    where += ", rank " + std::to_string(ranks_.rank()) + " of " + std::to_string(ranks_.size());
+  if (ranks_.size() > 1) where += ", rank " + std::to_string(ranks_.rank()) + " of " + std::to_string(ranks_.size());
   profiler_->begin(model_, where, batch, sizes);
 }
 
@@ -1289,9 +1288,9 @@ int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults
       throw UsageError("--no-drop-last", std::string("the model's batch is fixed at ") +
                                              std::to_string(description.batch) +
                                              ": an epoch's last samples must fill one");
-    options.profile.refuse(arguments, {"bench", "bench-seconds", "steps", "epochs", "patience", "min-delta", "out",
-                                       "resume", "overwrite", "checkpoint-every", "save-every", "keep", "test-data",
-                                       "eval-every", "print-every"});
+    options.profile.refuse(
+        arguments, {"bench", "bench-seconds", "steps", "epochs", "patience", "min-delta", "out", "resume", "overwrite",
+                    "checkpoint-every", "save-every", "keep", "test-data", "eval-every", "print-every"});
     if (arguments.given("profile") && ranks->size() > 1 && description.stages > 1)
       throw UsageError("--profile", "", "one process, which runs all stages of the pipeline",
                        std::to_string(ranks->size()) + " ranks");

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -12,8 +13,10 @@
 
 #include "codegen/build/cuda/context.h"
 #include "codegen/build/cuda/libraries.h"
+#include "codegen/build/cuda/limits.h"
 #include "codegen/build/cuda/program.h"
 #include "codegen/build/cuda/table.h"
+#include "codegen/build/measured_calls.h"
 #include "codegen/emit/calls.h"
 #include "codegen/emit/just_in_time.h"
 #include "codegen/emit/update.h"
@@ -178,6 +181,7 @@ class CudaGraph : public ir::Executable {
         return;
       }
       make_ready(context, symbols, sizes);
+      const Listening listening(context, times_.get());
       send(context, numbers);
       if (!prepared_) make_calls(context, sizes, {ir::Phase::prepare});
       prepared_ = true;
@@ -193,7 +197,42 @@ class CudaGraph : public ir::Executable {
     });
   }
 
+  std::vector<ir::CallDescription> calls(const std::vector<std::int64_t>& symbols) const override {
+    ir::SymbolSizes sizes;
+    const std::vector<ir::Symbol> all = graph().symbols();
+    for (std::size_t i = 0; i < all.size(); ++i) sizes[all[i].name] = symbols.at(i);
+    return describe_calls(graph(), project_.measured, sizes);
+  }
+  void measure_calls(bool on) override {
+    on_device([&](kernels::CudaContext& context) {
+      times_.reset();
+      if (on) times_ = std::make_unique<Times>(project_.measured, context);
+    });
+  }
+  std::vector<ir::CallTime> call_times() override {
+    std::vector<ir::CallTime> list;
+    if (times_) on_device([&](kernels::CudaContext&) { list = times_->take(); });
+    return list;
+  }
+  ir::MachineLimits machine_limits() override {
+    ir::MachineLimits limits;
+    on_device([&](kernels::CudaContext&) { limits = cuda::measure_device_limits(device_.index); });
+    return limits;
+  }
+
  private:
+  using Times = MeasuredCalls<kernels::EventClock>;
+  /// The device's context, which other graphs have, too, tells this one's listener of calls.
+  struct Listening {
+    Listening(kernels::CudaContext& context, Times* times) : context(context) {
+      if (times != nullptr) context.set_listener(&times->listener);
+    }
+    ~Listening() { context.set_listener(nullptr); }
+    Listening(const Listening&) = delete;
+    Listening& operator=(const Listening&) = delete;
+    kernels::CudaContext& context;
+  };
+
   // ---- memory of the caller -----------------------------------------------------------------------------------------
 
   /// Inputs and results lie where the caller has them while `work` is done.
@@ -353,8 +392,20 @@ class CudaGraph : public ir::Executable {
 
   /// Makes the calls of some phases, with sizes.
   void make_calls(kernels::CudaContext& context, const ir::SymbolSizes& sizes, const Phases& phases) {
-    for (std::size_t n = 0; n < calls_.size(); ++n)
-      if (phases.count(graph().nodes[at(calls_[n].step->node)].phase)) make_call(context, sizes, n);
+    const kernels::EachCall<kernels::CudaContext> each(context);
+    std::optional<ir::Phase> begun;
+    for (std::size_t n = 0; n < calls_.size(); ++n) {
+      const ir::Phase phase = graph().nodes[at(calls_[n].step->node)].phase;
+      if (phases.count(phase) == 0) continue;
+      if (begun != phase) {
+        if (begun) each.end_phase();
+        each.begin_phase(ir::name(phase).data());
+        begun = phase;
+      }
+      each.begin_call();
+      make_call(context, sizes, n);
+    }
+    if (begun) each.end_phase();
   }
 
   void make_call(kernels::CudaContext& context, const ir::SymbolSizes& sizes, std::size_t number) {
@@ -597,6 +648,7 @@ class CudaGraph : public ir::Executable {
   std::map<ir::ValueId, std::byte*> own_, gradients_;  ///< the latter by parameter
   std::unique_ptr<kernels::CudaDevice::PinnedMemory> pinned_;
   std::unique_ptr<Event> uploaded_;
+  std::unique_ptr<Times> times_;  ///< while calls are measured
 };
 
 /// What outlives a static object that holds it: when the process ends, nothing is given back.
@@ -613,6 +665,12 @@ class CudaExecutable : public ir::Executable {
   }
   void weights_changed() override { graph_->weights_changed(); }
   const void* gradient(const std::string& parameter) override { return graph_->gradient(parameter); }
+  std::vector<ir::CallDescription> calls(const std::vector<std::int64_t>& symbols) const override {
+    return graph_->calls(symbols);
+  }
+  void measure_calls(bool on) override { graph_->measure_calls(on); }
+  std::vector<ir::CallTime> call_times() override { return graph_->call_times(); }
+  ir::MachineLimits machine_limits() override { return graph_->machine_limits(); }
 
  private:
   std::unique_ptr<CudaGraph> graph_;

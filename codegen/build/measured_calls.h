@@ -1,5 +1,5 @@
-// The calls of a program that runs in this process, as they are measured: by phase and number, as a listener counts them,
-// or by their place in the list of all.
+// The calls of a program that runs in this process, as they are measured: by phase and number, as a listener counts
+// them, or by their place in the list of all.
 #pragma once
 
 #include <cstring>

@@ -67,7 +67,7 @@ struct BlockLine {
 struct Calls {
   std::map<ir::Phase, std::vector<Call>> phases;
   std::vector<MeasuredCall> measured;  ///< each kernel call, those of blocks one by one, phases in order
-  std::vector<BlockLine> configs;  ///< "constexpr linear_config hidden_linear{.m = 64, .n = 256, .k = 784};"
+  std::vector<BlockLine> configs;      ///< "constexpr linear_config hidden_linear{.m = 64, .n = 256, .k = 784};"
   std::map<std::string, std::string> config_structs;  ///< by name: of updates, whose options stand in no header
   std::map<std::string, Functor> functors;            ///< by name
   std::set<std::string> headers;                      ///< "kernels/cpu/linear.h"

@@ -369,7 +369,8 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
     add("selftest.cpp", kind + "/selftest.cpp");
     // What the model's library needs of the run time; then what only the program needs.
     add_copied(files, data.names.api_headers);
-    add_copied(files, {"runtime/arena.h", "runtime/session.h", "runtime/compare.h", "runtime/file.h", "runtime/call_times.h"});
+    add_copied(files,
+               {"runtime/arena.h", "runtime/session.h", "runtime/compare.h", "runtime/file.h", "runtime/call_times.h"});
     d["model_runtime_sources"] = sources_in(files, {});
     std::set<std::string> before;
     for (const auto& [path, text] : files) before.insert(path);

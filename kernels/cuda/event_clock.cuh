@@ -40,7 +40,8 @@ class EventClock {
       GRAVEN_CUDA(cudaEventCreate(&events_.back()));
     }
     // The device has nothing left to do then.
-    if (used_ == 0) origin_ = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    if (used_ == 0)
+      origin_ = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
     GRAVEN_CUDA(cudaEventRecord(events_[used_], context_->stream()));
     return used_++;
   }

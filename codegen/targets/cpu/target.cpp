@@ -15,7 +15,8 @@ Target make_cpu_target() {
   TargetStyle& style = target.style;
   style.calls.release = "release({data}, {count});";
   style.calls.release_header = "kernels/cpu/release.h";
-  style.program_headers = {"kernels/cpu/dtype.h", "kernels/cpu/level.h", "kernels/cpu/limits.h", "kernels/cpu/threads.h"};
+  style.program_headers = {"kernels/cpu/dtype.h", "kernels/cpu/level.h", "kernels/cpu/limits.h",
+                           "kernels/cpu/threads.h"};
   style.device_type = "runtime::HostDevice<Threads>";
   style.api_headers = {"runtime/host_device.h"};
   style.words = {"release", "measure_limits", "listener_of"};

@@ -28,7 +28,9 @@
 #pragma once
 
 #include <any>
+#include <concepts>
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <string>
@@ -42,6 +44,7 @@
 #include "graven/lr_scheduler.h"
 #include "graven/module.h"
 #include "graven/optim.h"
+#include "graven/profile.h"
 #include "graven/tree.h"
 #include "ir/graph.h"
 
@@ -255,6 +258,9 @@ class GraphBase {
   std::vector<Tensor> run_program(const std::vector<Tensor>& inputs, const std::vector<std::string>& paths,
                                   const ir::Tree& tree, Location where);
   void warn_compiled_twice(Location where) const;
+  /// What calls of the graph take while `work` is done, so many times; and of those after the first `options.warmup`.
+  Profile profile_calls(const std::function<void()>& work, Location where);
+  Profile profile_calls(const ProfileOptions& options, const std::function<void()>& work);
   /// Whether there is a program for these inputs; with dynamic input shapes it becomes the one that run_program() runs.
   bool is_ready(const std::vector<Tensor>& inputs, const ir::Tree& tree);
 
@@ -329,6 +335,25 @@ class Graph : public GraphBase {
     static_assert(sizeof...(Inputs) == 0,
                   "a graph is called with at most eight inputs; put some of them into a tuple, a vector or a map");
     return {};
+  }
+
+  /// Where the time of a call goes, by module and operator (profile.h). It makes options.warmup and then options.steps
+  /// calls with these inputs, each of which is what graph(inputs...) is: of a training graph a step, which trains. Only
+  /// the latter count. On a device the calls of kernels are given to it one by one, not as a recorded graph.
+  template <class... Inputs>
+  Profile profile(const ProfileOptions& options, const Inputs&... inputs) {
+    return profile_calls(options, [&] { (void)call_program(Location{}, inputs...); });
+  }
+  template <class... Inputs>
+    requires((detail::IsTree<Inputs>::value && ...))
+  Profile profile(const Inputs&... inputs) {
+    return profile(ProfileOptions{}, inputs...);
+  }
+  /// The same of the calls that `work`, which is done once, makes of this graph, and of nothing else: what a training
+  /// loop does anyway. User error where it makes none.
+  template <std::invocable Work>
+  Profile profile(const Work& work, Location where = Location::current()) {
+    return profile_calls([&] { work(); }, where);
   }
 
   /// Registers a module under a name and returns it. Public for the same reason as a module's.

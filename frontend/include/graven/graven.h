@@ -79,6 +79,7 @@
 #include "graven/models.h"
 #include "graven/module.h"
 #include "graven/optim.h"
+#include "graven/profile.h"
 #include "graven/saved_graph.h"
 #include "graven/serialize.h"
 #include "graven/tensor.h"

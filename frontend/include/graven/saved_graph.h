@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "graven/module.h"
+#include "graven/profile.h"
 #include "graven/tree.h"
 #include "ir/graph.h"
 
@@ -41,6 +42,11 @@ class SavedGraph {
   /// each of inputs(); symbolic dimensions may have any value up to their maximum. User error naming the input that
   /// does not fit.
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs, Location where = Location::current());
+
+  /// As nn::Graph's: options.warmup calls and then options.steps that are measured, each of which trains where this is
+  /// a training graph.
+  Profile profile(const std::vector<Tensor>& inputs, const ProfileOptions& options = {},
+                  Location where = Location::current());
 
   /// The rates of the next step, by optimizer and parameter group.
   std::vector<double> learning_rates() const;

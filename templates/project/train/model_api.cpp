@@ -591,7 +591,7 @@ std::vector<CallTime> Model::call_times() {
   const Device::Guard guard(memory_->device.number());
   return memory_->measuring ? memory_->measuring->take() : std::vector<CallTime>();
 }
-MachineLimits Model::machine_limits() {
+MachineLimits Model::measure_limits() {
   const Device::Guard guard(memory_->device.number());
   const machine_limits limits = memory_->program.measure_limits(memory_->device.execution());
   return {limits.flops, limits.bytes};
