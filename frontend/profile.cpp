@@ -1,6 +1,5 @@
 #include "frontend/profile.h"
 
-#include <chrono>
 #include <ostream>
 #include <utility>
 
@@ -8,6 +7,7 @@
 
 #include "frontend/dispatch.h"
 #include "ir/diagnostic.h"
+#include "runtime_min/call_times.h"
 #include "runtime_min/error.h"
 #include "runtime_min/file.h"
 #include "runtime_min/machine.h"
@@ -23,19 +23,16 @@ void ProfileRecording::measure(ir::Executable& executable, const ir::Device& dev
     const ir::MachineLimits limits = executable.machine_limits();
     profile_.emplace(name_, where, runtime::Limits{limits.flops, limits.bytes});
   }
-  const auto now = [] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  };
   struct Measuring {
     explicit Measuring(ir::Executable& executable) : executable(executable) { executable.measure_calls(true); }
     ~Measuring() { executable.measure_calls(false); }
     ir::Executable& executable;
   };
   const Measuring measuring(executable);
-  const double begin = now();
+  const double begin = runtime::steady_clock();
   run();
   const std::vector<ir::CallTime> times = executable.call_times();  // waits for the device
-  const double seconds = now() - begin;
+  const double seconds = runtime::steady_clock() - begin;
   if (warmup_ > 0) {
     --warmup_;
     return;

@@ -1,8 +1,9 @@
-// CallTimes: when each call of a program began, and how long it took. It listens to the calls (kernels/config/calls.h)
-// and asks the clock of the device that they run on:
+// When each call of a program began, and how long it took: CallTimes of the processor's calls, DeviceCallTimes of a
+// device's. Each has a listener (kernels/config/calls.h), which is set where the calls are made:
 //
-//   CallTimes<HostClock> times;
-//   times.begin_phase("forward"), times.begin_call(), times.begin_call(), times.end_phase();
+//   CallTimes<CallListener> times(read_ticks);
+//   threads.set_listener(&times.listener);
+//   program.forward(step);
 //   for (const CallTime& t : times.take()) t.phase, t.call, t.begin, t.seconds;
 //
 // A call ends where the next one begins, or the phase does: what the program does between two calls is counted with the
@@ -10,7 +11,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,41 +26,89 @@ struct CallTime {
   double begin, seconds;  ///< the former by the steady clock
 };
 
-/// Of the processor.
-class HostClock {
- public:
-  using Mark = double;
-  Mark now() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  }
-  /// Once all work is done that was given to the device.
-  void finish() {}
-  double seconds(Mark mark) const { return mark; }
-  double between(Mark first, Mark second) const { return second - first; }
-};
+/// Seconds.
+inline double steady_clock() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
-/// `Clock`: its marks are of the order in which the device does its work; see HostClock.
-template <class Clock>
+/// Of calls that leave marks.
+template <class Listener>
 class CallTimes {
  public:
-  template <class... Arguments>
-  explicit CallTimes(Arguments&&... of_clock) : clock_(std::forward<Arguments>(of_clock)...) {}
+  /// `ticks`: the clock of the marks.
+  explicit CallTimes(double (*ticks)()) : ticks_(ticks), marks_(kMostCalls) {
+    listener.self = this;
+    listener.begin_phase = [](void* self, const char* name) { static_cast<CallTimes*>(self)->begin_phase(name); };
+    listener.end_phase = [](void* self) { static_cast<CallTimes*>(self)->end_phase(); };
+    listener.begin_call = nullptr;
+    restart();
+    origin_ticks_ = ticks_();
+    origin_ = steady_clock();
+  }
+  CallTimes(const CallTimes&) = delete;
+  CallTimes& operator=(const CallTimes&) = delete;
 
-  void begin_phase(const char* name) {
-    phase_ = name;
-    calls_ = 0;
+  /// The calls since it was last asked, or made.
+  std::vector<CallTime> take() {
+    if (listener.next == listener.end)
+      throw std::runtime_error("calls: expected fewer than " + std::to_string(kMostCalls) + " to measure, found more");
+    // Two readings of both clocks, by now far apart.
+    const double now_ticks = ticks_(), now = steady_clock();
+    const double tick = now_ticks > origin_ticks_ ? (now - origin_) / (now_ticks - origin_ticks_) : 0;
+    std::vector<CallTime> list;
+    for (const Phase& phase : phases_)
+      for (std::size_t i = phase.first; i < phase.last; ++i) {
+        const double begin = marks_[i].ticks, end = i + 1 < phase.last ? marks_[i + 1].ticks : phase.end;
+        list.push_back({phase.name, static_cast<std::int64_t>(i - phase.first),
+                        origin_ + (begin - origin_ticks_) * tick, (end - begin) * tick});
+      }
+    phases_.clear();
+    restart();
+    return list;
   }
-  void begin_call() {
-    const auto now = clock_.now();
-    close(now);
-    measured_.push_back({phase_, calls_++, now, now});
-    is_open_ = true;
+
+  Listener listener{};
+
+ private:
+  static constexpr std::size_t kMostCalls = std::size_t{1} << 18;
+  struct Phase {
+    const char* name;
+    std::size_t first, last;  ///< marks
+    double end;
+  };
+
+  void restart() {
+    listener.next = marks_.data();
+    listener.end = marks_.data() + marks_.size();
   }
+  std::size_t count() const { return static_cast<std::size_t>(listener.next - marks_.data()); }
+  void begin_phase(const char* name) { phases_.push_back({name, count(), count(), 0}); }
   void end_phase() {
-    if (is_open_) close(clock_.now());
+    phases_.back().end = ticks_();
+    phases_.back().last = count();
   }
 
-  /// The calls since it was last asked.
+  double (*ticks_)();
+  std::vector<typename Listener::Mark> marks_;
+  std::vector<Phase> phases_;
+  double origin_ticks_ = 0, origin_ = 0;
+};
+
+/// Of calls that a device is given. `Clock`: makes marks between them, of which it knows the times once the device is
+/// done: kernels/cuda/event_clock.cuh.
+template <class Listener, class Clock>
+class DeviceCallTimes {
+ public:
+  template <class... Arguments>
+  explicit DeviceCallTimes(Arguments&&... of_clock) : clock_(std::forward<Arguments>(of_clock)...) {
+    listener.self = this;
+    listener.begin_phase = [](void* self, const char* name) { static_cast<DeviceCallTimes*>(self)->begin_phase(name); };
+    listener.begin_call = [](void* self) { static_cast<DeviceCallTimes*>(self)->begin_call(); };
+    listener.end_phase = [](void* self) { static_cast<DeviceCallTimes*>(self)->end_phase(); };
+  }
+  DeviceCallTimes(const DeviceCallTimes&) = delete;
+  DeviceCallTimes& operator=(const DeviceCallTimes&) = delete;
+
   std::vector<CallTime> take() {
     clock_.finish();
     std::vector<CallTime> list;
@@ -67,6 +119,8 @@ class CallTimes {
     return list;
   }
 
+  Listener listener{};
+
  private:
   using Mark = typename Clock::Mark;
   struct Measured {
@@ -75,6 +129,19 @@ class CallTimes {
     Mark begin, end;
   };
 
+  void begin_phase(const char* name) {
+    phase_ = name;
+    calls_ = 0;
+  }
+  void begin_call() {
+    const Mark now = clock_.now();
+    close(now);
+    measured_.push_back({phase_, calls_++, now, now});
+    is_open_ = true;
+  }
+  void end_phase() {
+    if (is_open_) close(clock_.now());
+  }
   void close(const Mark& now) {
     if (is_open_) measured_.back().end = now;
     is_open_ = false;

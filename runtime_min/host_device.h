@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "arena.h"
-#include "call_times.h"
 #include "error.h"
 
 namespace graven::runtime {
@@ -25,10 +24,6 @@ class HostDevice {
   static constexpr std::size_t alignment = 64;  ///< of tensors: a cache line, and the widest vector
   struct Guard {
     explicit Guard(int) {}
-  };
-  /// When calls begin and end.
-  struct Clock : HostClock {
-    explicit Clock(HostDevice&) {}
   };
 
   explicit HostDevice(int threads) : threads_(checked(threads)) {}

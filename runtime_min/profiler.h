@@ -93,9 +93,9 @@ class Profiler {
 
   template <class Work>
   void measure(const Work& work) {
-    const double begin = clock_.now();
+    const double begin = steady_clock();
     work();
-    const double end = clock_.now();
+    const double end = steady_clock();
     if (seconds_ == 0) begin_ = begin;
     seconds_ += end - begin;
   }
@@ -122,7 +122,6 @@ class Profiler {
   std::optional<AtomicFile> file_;
   Model* model_ = nullptr;
   Profile profile_;
-  HostClock clock_;
   std::int64_t done_ = 0;
   double begin_ = 0, seconds_ = 0;
 };

@@ -27,7 +27,7 @@ typedef const void* (*JitGradient)(void* instance, const char* name);
 typedef int (*JitRun)(void* instance, const void* const* inputs, void* const* outputs, const std::int64_t* symbols,
                       const double* learning_rates, const std::int64_t* counts);
 /// "graven_jit_listen": `listener`, a kernels::CallListener, is told of each call from now on; nullptr: nobody is.
-typedef void (*JitListen)(void* instance, const void* listener);
+typedef void (*JitListen)(void* instance, void* listener);
 /// "graven_jit_limits": FLOP and bytes a second that the instance's threads reach, measured now.
 typedef void (*JitLimits)(void* instance, double* flops, double* bytes);
 /// "graven_jit_error": the last error's text, valid until the next call.

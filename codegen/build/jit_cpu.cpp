@@ -195,6 +195,7 @@ struct Library {
 class JitExecutable : public ir::Executable {
  public:
   using Constants = std::map<std::string, std::shared_ptr<const ir::TensorData>>;
+  using Times = MeasuredCalls<runtime::CallTimes<kernels::CallListener>>;
 
   JitExecutable(const Library& library, JustInTime project, int threads, Constants constants)
       : graph_name_(project.graph.name),
@@ -235,8 +236,8 @@ class JitExecutable : public ir::Executable {
     library_.listen(instance_, nullptr);
     times_.reset();
     if (!on) return;
-    times_ = std::make_unique<MeasuredCalls<runtime::HostClock>>(calls_);
-    library_.listen(instance_, &times_->listener);
+    times_ = std::make_unique<Times>(calls_, [] { return kernels::read_ticks(); });
+    library_.listen(instance_, times_->listener());
   }
   std::vector<ir::CallTime> call_times() override { return times_ ? times_->take() : std::vector<ir::CallTime>(); }
   ir::MachineLimits machine_limits() override {
@@ -256,7 +257,7 @@ class JitExecutable : public ir::Executable {
   std::vector<MeasuredCall> calls_;
   std::vector<ir::Symbol> symbols_;
   ir::Graph graph_;  ///< with symbols, of which the calls' FLOPs and bytes depend; else empty
-  std::unique_ptr<MeasuredCalls<runtime::HostClock>> times_;
+  std::unique_ptr<Times> times_;
   void* instance_ = nullptr;
 };
 

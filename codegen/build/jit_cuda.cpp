@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -127,6 +126,7 @@ class CudaGraph : public ir::Executable {
     log(fmt::format("passes, plan and emit: {:.1f} ms.", report_.emit_seconds * 1e3));
     sources_ = {project_.files, {}, traced.name};
     list_calls();
+    make_ranges();
     on_device([&](kernels::CudaContext& context) { allocate(context); });
     report_.program = sources_.program;
     report_.files = sources_.texts;
@@ -181,7 +181,7 @@ class CudaGraph : public ir::Executable {
         return;
       }
       make_ready(context, symbols, sizes);
-      const Listening listening(context, times_.get());
+      const Listening listening(context, times_ ? times_->listener() : ranges_ ? &ranges_->listener : nullptr);
       send(context, numbers);
       if (!prepared_) make_calls(context, sizes, {ir::Phase::prepare});
       prepared_ = true;
@@ -221,11 +221,11 @@ class CudaGraph : public ir::Executable {
   }
 
  private:
-  using Times = MeasuredCalls<kernels::EventClock>;
+  using Times = MeasuredCalls<runtime::DeviceCallTimes<kernels::CallListener, kernels::EventClock>>;
   /// The device's context, which other graphs have, too, tells this one's listener of calls.
   struct Listening {
-    Listening(kernels::CudaContext& context, Times* times) : context(context) {
-      if (times != nullptr) context.set_listener(&times->listener);
+    Listening(kernels::CudaContext& context, kernels::CallListener* listener) : context(context) {
+      context.set_listener(listener);
     }
     ~Listening() { context.set_listener(nullptr); }
     Listening(const Listening&) = delete;
@@ -332,6 +332,16 @@ class CudaGraph : public ir::Executable {
     }
   }
 
+  void make_ranges() {
+    const cuda::Nvtx* const nvtx = cuda::nvtx();
+    if (nvtx == nullptr || options_.one_operator) return;
+    std::map<std::string, std::vector<std::string>> names;
+    for (const MeasuredCall& c : project_.measured)
+      names[std::string(ir::name(c.phase))].push_back((c.module.empty() ? "" : c.module + ": ") + c.description);
+    ranges_ = std::make_unique<kernels::NvtxRanges>(nvtx->push, nvtx->pop, std::move(names));
+    ranges_->listener.of_each_call = true;  // what is recorded and replayed has no ranges
+  }
+
   // ---- what is called -----------------------------------------------------------------------------------------------
 
   void list_calls() {
@@ -393,19 +403,14 @@ class CudaGraph : public ir::Executable {
   /// Makes the calls of some phases, with sizes.
   void make_calls(kernels::CudaContext& context, const ir::SymbolSizes& sizes, const Phases& phases) {
     const kernels::EachCall<kernels::CudaContext> each(context);
-    std::optional<ir::Phase> begun;
-    for (std::size_t n = 0; n < calls_.size(); ++n) {
-      const ir::Phase phase = graph().nodes[at(calls_[n].step->node)].phase;
-      if (phases.count(phase) == 0) continue;
-      if (begun != phase) {
-        if (begun) each.end_phase();
-        each.begin_phase(ir::name(phase).data());
-        begun = phase;
+    for (const ir::Phase phase : phases) {
+      const kernels::CallPhase of_phase(each, ir::name(phase).data());
+      for (std::size_t n = 0; n < calls_.size(); ++n) {
+        if (graph().nodes[at(calls_[n].step->node)].phase != phase) continue;
+        context.begin_call();
+        make_call(context, sizes, n);
       }
-      each.begin_call();
-      make_call(context, sizes, n);
     }
-    if (begun) each.end_phase();
   }
 
   void make_call(kernels::CudaContext& context, const ir::SymbolSizes& sizes, std::size_t number) {
@@ -648,7 +653,8 @@ class CudaGraph : public ir::Executable {
   std::map<ir::ValueId, std::byte*> own_, gradients_;  ///< the latter by parameter
   std::unique_ptr<kernels::CudaDevice::PinnedMemory> pinned_;
   std::unique_ptr<Event> uploaded_;
-  std::unique_ptr<Times> times_;  ///< while calls are measured
+  std::unique_ptr<Times> times_;                 ///< while calls are measured
+  std::unique_ptr<kernels::NvtxRanges> ranges_;  ///< where GRAVEN_NVTX asks for them
 };
 
 /// What outlives a static object that holds it: when the process ends, nothing is given back.

@@ -14,21 +14,23 @@
 
 namespace graven::codegen {
 
-template <class Clock>
+/// `Times`: runtime::CallTimes or DeviceCallTimes.
+template <class Times>
 class MeasuredCalls {
  public:
-  template <class... OfClock>
-  explicit MeasuredCalls(const std::vector<MeasuredCall>& calls, OfClock&&... of_clock)
-      : listener(kernels::listener_of(times_)), calls_(calls), times_(std::forward<OfClock>(of_clock)...) {}
+  template <class... OfTimes>
+  explicit MeasuredCalls(const std::vector<MeasuredCall>& calls, OfTimes&&... of_times)
+      : calls_(calls), times_(std::forward<OfTimes>(of_times)...) {}
   MeasuredCalls(const MeasuredCalls&) = delete;
   MeasuredCalls& operator=(const MeasuredCalls&) = delete;
 
   std::vector<ir::CallTime> take() {
     std::vector<ir::CallTime> list;
+    std::size_t first = 0;  // call of the phase
     for (const runtime::CallTime& t : times_.take()) {
-      std::size_t call = 0;
-      while (call < calls_.size() && ir::name(calls_[call].phase) != t.phase) ++call;
-      call += static_cast<std::size_t>(t.call);
+      if (t.call == 0)
+        for (first = 0; first < calls_.size() && ir::name(calls_[first].phase) != t.phase;) ++first;
+      const std::size_t call = first + static_cast<std::size_t>(t.call);
       GRAVEN_CHECK(call < calls_.size() && ir::name(calls_[call].phase) == t.phase,
                    std::string("a call of ") + t.phase + " is not in the list of calls");
       list.push_back({call, t.begin, t.seconds});
@@ -36,11 +38,11 @@ class MeasuredCalls {
     return list;
   }
 
-  kernels::CallListener listener;
+  kernels::CallListener* listener() { return &times_.listener; }
 
  private:
   const std::vector<MeasuredCall>& calls_;
-  runtime::CallTimes<Clock> times_;
+  Times times_;
 };
 
 }  // namespace graven::codegen

@@ -75,8 +75,12 @@ class Threads {
   Team* team() const { return team_; }
   void set_team(Team* team) { team_ = team; }
   /// Who is told of calls that name their threads as EachCall; nullptr: nobody.
-  const CallListener* listener() const { return listener_; }
-  void set_listener(const CallListener* listener) { listener_ = listener; }
+  CallListener* listener() const { return listener_; }
+  void set_listener(CallListener* listener) { listener_ = listener; }
+  [[gnu::always_inline]] inline void begin_call() {
+    if (CallListener* const l = listener_; __builtin_expect(l != nullptr, false) && l->next != l->end)
+      (l->next++)->ticks = read_ticks();
+  }
 
   /// Calls body(piece) for every piece in [0, pieces) and returns when all have returned.
   template <class Body>
@@ -218,7 +222,7 @@ class Threads {
   int count_ = 1;
   Collectives* collectives_ = nullptr;
   Team* team_ = nullptr;
-  const CallListener* listener_ = nullptr;
+  CallListener* listener_ = nullptr;
   std::int64_t spin_nanoseconds_;
   void (*region_)(Threads&, Call, const void*, std::int64_t);
   pthread_mutex_t mutex_;

@@ -220,8 +220,11 @@ class CudaContext {
   bool records_calls() const { return records_ && (listener_ == nullptr || !listener_->of_each_call); }
   /// Who is told of calls that name their context as EachCall; nullptr: nobody, and nobody is while calls are
   /// rehearsed.
-  const CallListener* listener() const { return rehearses_ ? nullptr : listener_; }
-  void set_listener(const CallListener* listener) { listener_ = listener; }
+  CallListener* listener() const { return rehearses_ ? nullptr : listener_; }
+  void set_listener(CallListener* listener) { listener_ = listener; }
+  void begin_call() const {
+    if (const CallListener* const l = listener(); l != nullptr) l->begin_call(l->self);
+  }
   /// Changes when the workspace moves: what was recorded before knows another one.
   int workspace_version() const { return workspace_version_; }
 
@@ -255,7 +258,7 @@ class CudaContext {
   std::size_t rehearsed_bytes_ = 0;
   bool rehearses_ = false, records_ = true;
   int workspace_version_ = 0;
-  const CallListener* listener_ = nullptr;
+  CallListener* listener_ = nullptr;
   std::shared_ptr<void> libraries_[kLibraries];
 };
 

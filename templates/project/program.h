@@ -232,10 +232,7 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 /// The calls: member functions, so that a line names what it touches and nothing else.
 struct Calls : Step {
-  Calls(const Step& step, const char* phase) : Step(step) { @{ execution_name }@.begin_phase(phase); }
-  ~Calls() { @{ execution_name }@.end_phase(); }
-  Calls(const Calls&) = delete;
-  Calls& operator=(const Calls&) = delete;
+  explicit Calls(const Step& step) : Step(step) {}
 {% for block in block_functions %}
 {% if block.head != "" %}
   @{ block.head }@
@@ -253,10 +250,7 @@ struct Calls : Step {
 
 /// The calls of an evaluation.
 struct EvaluationCalls : EvaluationStep {
-  explicit EvaluationCalls(const EvaluationStep& step) : EvaluationStep(step) { @{ execution_name }@.begin_phase("evaluate"); }
-  ~EvaluationCalls() { @{ execution_name }@.end_phase(); }
-  EvaluationCalls(const EvaluationCalls&) = delete;
-  EvaluationCalls& operator=(const EvaluationCalls&) = delete;
+  explicit EvaluationCalls(const EvaluationStep& step) : EvaluationStep(step) {}
 {% for block in evaluation_block_functions %}
 {% if block.head != "" %}
   @{ block.head }@

@@ -5,6 +5,7 @@
 #include <graven/graven.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <set>
 #include <sstream>
 #include <tuple>
 
@@ -204,6 +206,21 @@ class Projects {
     std::ofstream(folder_ / "cuda/user.cpp") << text;
     link(cuda_, compile(cuda_, "user.cpp"), "user");
     return run("cuda", "user", {});
+  }
+  /// The CUDA program, built with -DGRAVEN_NVTX=ON: which ranges it begins ("forward", "model.0: linear") and ends
+  /// ("pop"), a line each.
+  std::string ranges_of(const std::vector<std::string>& arguments) {
+    Compiled compiled = cuda_;
+    compiled.options.emplace_back("-DGRAVEN_NVTX");
+    compile(compiled, "model_api.cu");
+    link(compiled, "main.cpp.o", "with_ranges");
+    const fs::path file = folder_ / "cuda/ranges";
+    fs::remove(file);
+    std::vector<std::string> command = {"/usr/bin/env", "NVTX_RANGES=" + file.string(),
+                                        (folder_ / "cuda/with_ranges").string()};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    codegen::run(command, folder_ / "cuda");
+    return read_text(file);
   }
   /// The CUDA project's self-test, with `to` instead of `from` in one of its files: how it fails.
   std::string fails_with(const std::string& file, const std::string& from, const std::string& to) {
@@ -662,6 +679,49 @@ void fit_a_polynomial(const std::string& name, bool update_in_backward) {
     saved = files;
   }
   projects.run("cuda", "selftest", {});
+
+  // Profiled, one call by one: the same losses, and which calls each phase makes.
+  const std::vector<std::string> data = {"--data", "../features.npy,../y.npy", "--no-shuffle", "--warmup", "10"};
+  std::vector<std::string> profile = data;
+  profile.insert(profile.end(), {"--log", "log", "--profile", "trace.json", "--profile-steps", "4"});
+  fs::remove(projects.folder() / "cuda/log");
+  const std::string table = projects.run("cuda", name, profile);
+  const std::vector<double> profiled = losses(projects.folder() / "cuda/log");
+  ASSERT_EQ(profiled.size(), 7u);
+  EXPECT_TRUE(std::equal(profiled.begin(), profiled.end(), first.begin())) << "other losses";
+  EXPECT_NE(table.find(", device 0, batch 2000: "), std::string::npos) << table;
+  EXPECT_NE(table.find("\nlimits, measured now: "), std::string::npos) << table;
+  std::map<std::string, std::set<std::string>> modules;
+  double in_steps = 0, in_calls = 0;
+  for (const auto& event : nlohmann::json::parse(read_text(projects.folder() / "cuda/trace.json")).at("traceEvents")) {
+    if (event.at("ph") != "X") continue;
+    (event.at("cat") == "step" ? in_steps : in_calls) += event.at("dur").get<double>();
+    if (event.at("cat") != "step") modules[event.at("cat")].insert(event.at("args").at("module").get<std::string>());
+  }
+  EXPECT_LE(in_calls, in_steps);
+  std::map<std::string, std::set<std::string>> expected_modules = {
+      {"forward", {"model.0", "loss_fn"}}, {"backward", {"model.0", "loss_fn"}}, {"update", {"optimizer"}}};
+  if (update_in_backward) {
+    expected_modules["backward"].insert("optimizer");
+    expected_modules.erase("update");
+  }
+  EXPECT_EQ(modules, expected_modules);
+
+  // Ranges of NVTX: where calls are recorded, once; one by one, in each step.
+  const auto count = [](const std::string& text, const std::string& line) {
+    std::size_t found = 0;
+    for (std::size_t at = text.find(line); at != std::string::npos; at = text.find(line, at + 1)) ++found;
+    return found;
+  };
+  std::vector<std::string> steps = data;
+  steps.insert(steps.end(), {"--steps", "3", "--out", ""});
+  const std::string once = projects.ranges_of(steps);
+  steps.emplace_back("--no-cuda-graph");
+  const std::string each = projects.ranges_of(steps);
+  EXPECT_EQ(once.find("forward\nmodel.0: linear + bias + sub\npop\n"), 0u) << once;
+  EXPECT_EQ(count(once, "model.0: linear + bias + sub\n"), 1u) << once;
+  EXPECT_EQ(count(each, "model.0: linear + bias + sub\n"), 3u) << each;
+  EXPECT_EQ(2 * count(each, "pop\n"), static_cast<std::size_t>(std::count(each.begin(), each.end(), '\n')));
 }
 
 TEST(CudaProjects, PolynomialFit) { fit_a_polynomial("fit_polynomial", false); }

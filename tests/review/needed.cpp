@@ -167,6 +167,9 @@ class Reader {
       }
       out_[calls_file()].insert(fmt::format("comment of {}: {},{} {}", place(n), codegen::describe_node(graph_, n),
                                             types, ir::place_of(n.origins)));
+      out_["calls.h"].insert(fmt::format("{}{} computes {} of{}, {} FLOP and {} bytes",
+                                         evaluation_ ? "evaluation, " : "", place(n), codegen::describe_node(graph_, n),
+                                         types, step.cost.flops, step.cost.bytes));
     }
     end_banner();
     out_[calls_file()].insert(headers.begin(), headers.end());

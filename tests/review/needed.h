@@ -12,6 +12,7 @@
 //   evaluation.cpp    types, from which line of the user's; a module's banner; an included header; of a call with lists
 //   of
 //                     pointers, each list
+//   calls.h           a call: whose it is, what it does, on which types, its FLOPs and bytes
 //   memory_plan.h     a value of the arena: type, who writes it, who reads it last, whose memory it takes over; scratch
 //   evaluation_plan.h memory, and its bytes; the peak. Not where in the arena a value lies
 //   functors.h        a line of a functor, and of an optimizer's

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "cuda_host/device.cuh"
+#include "cuda_host/nvtx_ranges.cuh"
 
 namespace graven::codegen::cuda {
 

@@ -224,6 +224,26 @@ void* cublas_lt_function(const char* name) {
   return function;
 }
 
+const Nvtx* nvtx() {
+  const char* const asked = std::getenv("GRAVEN_NVTX");
+  if (asked == nullptr || *asked == '\0' || std::string(asked) == "0") return nullptr;
+  static const Opened library = open_library({"libnvtx3interop.so.1", "libnvToolsExt.so.1"});
+  static const Nvtx functions = [] {
+    Nvtx n;
+    if (library.handle == nullptr) return n;
+    Functions f(library.handle);
+    f.find(n.push, "nvtxRangePushA");
+    f.find(n.pop, "nvtxRangePop");
+    return n;
+  }();
+  if (functions.push == nullptr || functions.pop == nullptr)
+    throw UserError(
+        fmt::format("GRAVEN_NVTX asks for ranges of NVTX, and there is no libnvtx3interop.so.1 or "
+                    "libnvToolsExt.so.1 (of the CUDA toolkit): {}",
+                    library.handle == nullptr ? library.why : "it has no nvtxRangePushA"));
+  return &functions;
+}
+
 int architecture_of(int device) {
   constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
   int handle = 0, major = 0, minor = 0;

@@ -91,6 +91,14 @@ void* cublas_lt();
 /// A function of it. UserError where it is too old to have it.
 void* cublas_lt_function(const char* name);
 
+/// NVTX, where the environment has GRAVEN_NVTX, other than 0 or empty: libnvtx3interop.so.1 or libnvToolsExt.so.1.
+struct Nvtx {
+  int (*push)(const char*) = nullptr;
+  int (*pop)() = nullptr;
+};
+/// Nullptr where nobody asks for it. UserError where it is asked for and not there.
+const Nvtx* nvtx();
+
 /// "9.0" as 90.
 int architecture_of(int device);
 

@@ -54,8 +54,8 @@ Target make_cuda_target() {
   style.program_headers = {"kernels/cpu/dtype.h", "kernels/cuda/context.cuh", "kernels/cuda/limits.cuh"};
   style.scalar_math = "kernels/cuda/scalar_math.cuh";
   style.device_type = "CudaDevice";
-  style.api_headers = {"kernels/cuda/device.cuh"};
-  style.words = {"copy_on_device", "measure_limits", "listener_of"};
+  style.api_headers = {"kernels/cuda/device.cuh", "kernels/cuda/nvtx_ranges.cuh"};
+  style.words = {"copy_on_device", "measure_limits", "read_ticks"};
   style.predictions_header = "kernels/cuda/reduce.cuh";
   style.libraries = {
       {"CUDA::cudart", {}},

@@ -14,6 +14,11 @@
 #include "program.h"
 #include "runtime/call_times.h"
 #include "runtime/session.h"
+{% if on_device %}
+#if defined(GRAVEN_NVTX)
+#include <nvtx3/nvToolsExt.h>
+#endif
+{% endif %}
 
 namespace [[gnu::visibility("hidden")]] @{ namespace }@ {
 
@@ -110,6 +115,11 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   Buffers buf;
   const Program& program = choose_program();
   Device::Calls calls;
+{% if on_device %}
+#if defined(GRAVEN_NVTX)
+  Ranges ranges{device};
+#endif
+{% endif %}
   std::optional<Measuring> measuring;  ///< while calls are measured
 };
 

@@ -15,6 +15,11 @@
 #include "program.h"
 #include "runtime/call_times.h"
 #include "runtime/session.h"
+{% if on_device %}
+#if defined(GRAVEN_NVTX)
+#include <nvtx3/nvToolsExt.h>
+#endif
+{% endif %}
 
 namespace [[gnu::visibility("hidden")]] @{ namespace }@ {
 
@@ -251,6 +256,11 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   Device::Calls step_calls, forward_calls, evaluation_calls;
 {% if not updates_in_backward %}
   Device::Calls backward_calls, update_calls;
+{% endif %}
+{% if on_device %}
+#if defined(GRAVEN_NVTX)
+  Ranges ranges{device};
+#endif
 {% endif %}
   std::optional<Measuring> measuring;  ///< while calls are measured
 };

@@ -51,7 +51,7 @@ class Program final : public runtime::InferenceModel {
     return list;
   }
   runtime::Limits machine_limits() override {
-    const auto limits = model_->machine_limits();
+    const auto limits = model_->measure_limits();
     return {limits.flops, limits.bytes};
   }
 

@@ -26,8 +26,14 @@ void Calls::forward() const {
 
 extern const Program program;
 const Program program = {GRAVEN_TEXT(GRAVEN_LEVEL_NAMESPACE), measure_limits,
-                         [](const Step& step) { Calls(step, "prepare").prepare(); },
-                         [](const Step& step) { Calls(step, "forward").forward(); }};
+                         [](const Step& step) {
+                           const CallPhase phase(step.threads, "prepare");
+                           Calls(step).prepare();
+                         },
+                         [](const Step& step) {
+                           const CallPhase phase(step.threads, "forward");
+                           Calls(step).forward();
+                         }};
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace my_linear

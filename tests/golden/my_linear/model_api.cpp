@@ -96,34 +96,35 @@ namespace end {
                 #name " lies outside the arena");
 #include "memory_plan.h"
 
-namespace {
-
 /// The lines of calls.h, and one more, so that there is one.
-constexpr CallTime kCalls[] = {
+static constexpr CallTime kCalls[] = {
 #define GRAVEN_CALL(phase, module, operation, types, flops, bytes) \
   {#phase, module, operation, types, flops, bytes, 0, 0},
 #include "calls.h"
     {"", "", "", "", 0, 0, 0, 0}};
 
 /// Who listens to the calls of a model.
-struct Measuring {
-  explicit Measuring(Device& device) : device(device), times(device) { device.execution().set_listener(&listener); }
-  ~Measuring() { device.execution().set_listener(nullptr); }
+struct [[gnu::visibility("hidden")]] Measuring {
+  explicit Measuring(Device& device) : device(device), times([] { return read_ticks(); }) {
+    device.execution().set_listener(&times.listener);
+  }
+  ~Measuring() { device.execution().set_listener(before); }
   Measuring(const Measuring&) = delete;
   Measuring& operator=(const Measuring&) = delete;
 
   /// With what calls.h says of each; an error where the phases make other calls.
   std::vector<CallTime> take() {
     std::vector<CallTime> list;
+    const CallTime* first = nullptr;  // line of the phase
     for (const runtime::CallTime& t : times.take()) {
-      const CallTime* line = std::begin(kCalls);
-      while (*line->phase != '\0' && std::strcmp(line->phase, t.phase) != 0) ++line;
-      const std::int64_t left = std::end(kCalls) - line;
-      if (t.call < left) line += t.call;
-      if (t.call >= left || std::strcmp(line->phase, t.phase) != 0)
+      if (t.call == 0) {
+        first = std::begin(kCalls);
+        while (*first->phase != '\0' && std::strcmp(first->phase, t.phase) != 0) ++first;
+      }
+      if (t.call >= std::end(kCalls) - first || std::strcmp(first[t.call].phase, t.phase) != 0)
         throw std::runtime_error(std::string("calls.h: expected a line for call ") + std::to_string(t.call + 1) +
                                  " of " + t.phase + ", which the program makes, found none");
-      list.push_back(*line);
+      list.push_back(first[t.call]);
       list.back().begin = t.begin;
       list.back().seconds = t.seconds;
     }
@@ -131,11 +132,9 @@ struct Measuring {
   }
 
   Device& device;
-  runtime::CallTimes<Device::Clock> times;
-  CallListener listener = listener_of(times);
+  CallListener* const before = device.execution().listener();
+  runtime::CallTimes<CallListener> times;
 };
-
-}  // namespace
 
 struct [[gnu::visibility("hidden")]] Weights::Memory {
   Memory(Device& device, int number) : number(number) {
@@ -243,7 +242,7 @@ std::vector<CallTime> Model::call_times() {
   const Device::Guard guard(memory_->device.number());
   return memory_->measuring ? memory_->measuring->take() : std::vector<CallTime>();
 }
-MachineLimits Model::machine_limits() {
+MachineLimits Model::measure_limits() {
   const Device::Guard guard(memory_->device.number());
   const machine_limits limits = memory_->program.measure_limits(memory_->device.execution());
   return {limits.flops, limits.bytes};

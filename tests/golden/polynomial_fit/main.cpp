@@ -76,7 +76,7 @@ class Program final : public runtime::TrainableModel {
     return list;
   }
   runtime::Limits machine_limits() override {
-    const auto limits = model_->machine_limits();
+    const auto limits = model_->measure_limits();
     return {limits.flops, limits.bytes};
   }
 

@@ -92,10 +92,7 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 /// The calls: member functions, so that a line names what it touches and nothing else.
 struct Calls : Step {
-  Calls(const Step& step, const char* phase) : Step(step) { threads.begin_phase(phase); }
-  ~Calls() { threads.end_phase(); }
-  Calls(const Calls&) = delete;
-  Calls& operator=(const Calls&) = delete;
+  explicit Calls(const Step& step) : Step(step) {}
   void forward() const;
   void backward() const;
   void update() const;

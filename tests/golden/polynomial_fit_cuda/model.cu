@@ -60,9 +60,18 @@ void Calls::update() const {
 
 extern const Program program;
 const Program program = {GRAVEN_TEXT(GRAVEN_LEVEL_NAMESPACE), measure_limits,
-                         [](const Step& step) { Calls(step, "forward").forward(); },
-                         [](const Step& step) { Calls(step, "backward").backward(); },
-                         [](const Step& step) { Calls(step, "update").update(); }};
+                         [](const Step& step) {
+                           const CallPhase phase(step.context, "forward");
+                           Calls(step).forward();
+                         },
+                         [](const Step& step) {
+                           const CallPhase phase(step.context, "backward");
+                           Calls(step).backward();
+                         },
+                         [](const Step& step) {
+                           const CallPhase phase(step.context, "update");
+                           Calls(step).update();
+                         }};
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace polynomial_fit_cuda

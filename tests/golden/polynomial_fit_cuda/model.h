@@ -130,7 +130,7 @@ class GRAVEN_API Model {
   /// model.cu makes other calls than calls.h has.
   std::vector<CallTime> call_times();
   /// Measured now, which takes a part of a second.
-  MachineLimits machine_limits();
+  MachineLimits measure_limits();
 
  private:
   struct Memory;

@@ -176,8 +176,8 @@ const void* graven_jit_gradient(void* opaque, const char* wanted) {
   return nullptr;
 }
 
-void graven_jit_listen(void* instance, const void* listener) {
-  static_cast<Instance*>(instance)->threads.set_listener(static_cast<const CallListener*>(listener));
+void graven_jit_listen(void* instance, void* listener) {
+  static_cast<Instance*>(instance)->threads.set_listener(static_cast<CallListener*>(listener));
 }
 
 void graven_jit_limits(void* instance, double* flops, double* bytes) {
