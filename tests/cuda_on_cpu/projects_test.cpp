@@ -693,7 +693,8 @@ void fit_a_polynomial(const std::string& name, bool update_in_backward) {
   EXPECT_NE(table.find("\nlimits, measured now: "), std::string::npos) << table;
   std::map<std::string, std::set<std::string>> modules;
   double in_steps = 0, in_calls = 0;
-  for (const auto& event : nlohmann::json::parse(read_text(projects.folder() / "cuda/trace.json")).at("traceEvents")) {
+  const auto trace = nlohmann::json::parse(read_text(projects.folder() / "cuda/trace.json"));
+  for (const auto& event : trace.at("traceEvents")) {
     if (event.at("ph") != "X") continue;
     (event.at("cat") == "step" ? in_steps : in_calls) += event.at("dur").get<double>();
     if (event.at("cat") != "step") modules[event.at("cat")].insert(event.at("args").at("module").get<std::string>());

@@ -114,7 +114,8 @@ class ProfileOfProjects : public testing::Test {
   };
   static Trace read_trace(const fs::path& path) {
     Trace trace;
-    for (const nlohmann::json& event : nlohmann::json::parse(read_text(path)).at("traceEvents")) {
+    const nlohmann::json all = nlohmann::json::parse(read_text(path));
+    for (const nlohmann::json& event : all.at("traceEvents")) {
       if (event.at("ph") == "M") continue;
       EXPECT_EQ(event.at("ph"), "X");
       EXPECT_EQ(event.at("pid"), 1);
