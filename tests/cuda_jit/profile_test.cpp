@@ -14,17 +14,17 @@
 namespace graven {
 namespace {
 
-struct Mlp : nn::Module<Mlp> {
+struct ProfiledMlp : nn::Module<ProfiledMlp> {
   nn::Linear hidden = child("hidden", nn::Linear(12, 20));
   nn::Linear logits = child("logits", nn::Linear(20, 5));
   Tensor forward(Tensor x) { return logits(relu(hidden(x))); }
 };
 
-struct TrainMlp : nn::Graph<TrainMlp> {
-  Mlp model = child("model", Mlp());
+struct TrainProfiledMlp : nn::Graph<TrainProfiledMlp> {
+  ProfiledMlp model = child("model", ProfiledMlp());
   nn::CrossEntropyLoss loss_fn = child("loss_fn", nn::CrossEntropyLoss());
   optim::SGD optimizer{model.parameters(), {.lr = 0.1, .momentum = 0.9}};
-  TrainMlp() { add_optimizer(optimizer); }
+  TrainProfiledMlp() { add_optimizer(optimizer); }
   Tensor build(Tensor x, Tensor y) {
     Tensor loss = loss_fn(model(x), y);
     loss.backward();
@@ -40,7 +40,7 @@ std::map<std::string, std::set<std::string>> modules_of(const nn::Profile& profi
 
 TEST(CudaProfile, HasTheModulesOfEachPhase) {
   manual_seed(1);
-  TrainMlp graph;
+  TrainProfiledMlp graph;
   graph.model.to("cuda");
   const Tensor x = randn({7, 12}).cuda(), y = randint(0, 5, {7}).cuda();
   const nn::Profile profile = graph.profile({.warmup = 1, .steps = 3}, x, y);
@@ -66,9 +66,9 @@ TEST(CudaProfile, HasTheModulesOfEachPhase) {
 }
 
 TEST(CudaProfile, TrainsAsCallsDo) {
-  const auto state_after = [](const std::function<void(TrainMlp&, const Tensor&, const Tensor&)>& steps) {
+  const auto state_after = [](const std::function<void(TrainProfiledMlp&, const Tensor&, const Tensor&)>& steps) {
     manual_seed(2);
-    TrainMlp graph;
+    TrainProfiledMlp graph;
     graph.model.to("cuda");
     const Tensor x = randn({7, 12}).cuda(), y = randint(0, 5, {7}).cuda();
     steps(graph, x, y);
@@ -76,11 +76,11 @@ TEST(CudaProfile, TrainsAsCallsDo) {
     for (const auto& [name, t] : graph.state_dict()) state.push_back(t.cpu().to_vector<double>());
     return state;
   };
-  const auto plain = state_after([](TrainMlp& graph, const Tensor& x, const Tensor& y) {
+  const auto plain = state_after([](TrainProfiledMlp& graph, const Tensor& x, const Tensor& y) {
     for (int i = 0; i < 6; ++i) graph(x, y);
   });
   // Between calls that are recorded and replayed.
-  EXPECT_EQ(state_after([](TrainMlp& graph, const Tensor& x, const Tensor& y) {
+  EXPECT_EQ(state_after([](TrainProfiledMlp& graph, const Tensor& x, const Tensor& y) {
               for (int i = 0; i < 2; ++i) graph(x, y);
               graph.profile({.warmup = 0, .steps = 2}, x, y);
               for (int i = 0; i < 2; ++i) graph(x, y);
@@ -90,7 +90,7 @@ TEST(CudaProfile, TrainsAsCallsDo) {
 
 TEST(CudaProfile, RangesNeedTheirLibrary) {
   setenv("GRAVEN_NVTX", "1", 1);
-  TrainMlp graph;
+  TrainProfiledMlp graph;
   graph.model.to("cuda");
   std::string text = "no error";
   try {

@@ -23,23 +23,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Block : nn::Module<Block> {
+struct ProfiledBlock : nn::Module<ProfiledBlock> {
   nn::Linear wide = child("wide", nn::Linear(16, 32)), narrow = child("narrow", nn::Linear(32, 16));
   Tensor forward(Tensor x) { return x + narrow(gelu(wide(x))); }
 };
 
 /// Its blocks are calls of one function in the project.
-struct Blocks : nn::Module<Blocks> {
-  nn::Sequential blocks = child("blocks", nn::Sequential(Block(), Block(), Block()));
+struct ProfiledBlocks : nn::Module<ProfiledBlocks> {
+  nn::Sequential blocks = child("blocks", nn::Sequential(ProfiledBlock(), ProfiledBlock(), ProfiledBlock()));
   nn::Linear logits = child("logits", nn::Linear(16, 3));
   Tensor forward(Tensor x) { return logits(blocks(x)); }
 };
 
-struct TrainBlocks : nn::Graph<TrainBlocks> {
-  Blocks model = child("model", Blocks());
+struct ProfiledTraining : nn::Graph<ProfiledTraining> {
+  ProfiledBlocks model = child("model", ProfiledBlocks());
   nn::CrossEntropyLoss loss_fn = child("loss_fn", nn::CrossEntropyLoss());
   optim::SGD optimizer{model.parameters(), {.lr = 0.05, .momentum = 0.9}};
-  TrainBlocks() { add_optimizer(optimizer); }
+  ProfiledTraining() { add_optimizer(optimizer); }
   Tensor build(Tensor images, Tensor labels) {
     Tensor loss = loss_fn(model(images), labels);
     loss.backward();
@@ -47,13 +47,13 @@ struct TrainBlocks : nn::Graph<TrainBlocks> {
   }
 };
 
-struct InferBlocks : nn::Graph<InferBlocks> {
-  Blocks model = child("model", Blocks());
+struct ProfiledInference : nn::Graph<ProfiledInference> {
+  ProfiledBlocks model = child("model", ProfiledBlocks());
   Tensor build(Tensor images) { return model(images); }
 };
 
 template <class T>
-void write(const fs::path& path, runtime::DType dtype, const runtime::Dims& shape, const std::vector<T>& values) {
+void write_rows(const fs::path& path, runtime::DType dtype, const runtime::Dims& shape, const std::vector<T>& values) {
   runtime::NpyWriter writer(path.string(), dtype, shape);
   writer.write(values.data(), values.size() * sizeof(T));
   writer.commit();
@@ -66,10 +66,10 @@ class ProfileOfProjects : public testing::Test {
     fs::remove_all(folder());
     fs::create_directories(folder());
     manual_seed(1);
-    TrainBlocks train;
+    ProfiledTraining train;
     train.compile(spec({Dim("batch", 8), 16}, "images"), spec({Dim("batch", 8)}, i64, "labels"));
     emit(train, (folder() / "train").string());
-    InferBlocks infer;
+    ProfiledInference infer;
     infer.compile(spec({8, 16}, "images"));
     emit(infer, (folder() / "infer").string());
     for (const char* project : {"train", "infer"}) build(project);
@@ -77,8 +77,8 @@ class ProfileOfProjects : public testing::Test {
     std::vector<std::int64_t> labels(40);
     for (std::size_t i = 0; i < images.size(); ++i) images[i] = static_cast<float>(std::sin(1.7 * double(i)));
     for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int64_t>(i % 3);
-    write(folder() / "images.npy", runtime::DType::f32, {40, 16}, images);
-    write(folder() / "labels.npy", runtime::DType::i64, {40}, labels);
+    write_rows(folder() / "images.npy", runtime::DType::f32, {40, 16}, images);
+    write_rows(folder() / "labels.npy", runtime::DType::i64, {40}, labels);
   }
 
   static fs::path folder() { return fs::path(GRAVEN_BINARY_DIR) / "emitted" / "profiled"; }
@@ -104,7 +104,7 @@ class ProfileOfProjects : public testing::Test {
     EXPECT_EQ(r.exit_status, 0) << r.output;
     return r.output;
   }
-  static constexpr const char *kTrain = "train_blocks", *kInfer = "infer_blocks";
+  static constexpr const char *kTrain = "profiled_training", *kInfer = "profiled_inference";
 
   /// Of a trace: the calls of kernels, by phase and module; how many steps there are, and how much of them is calls'.
   struct Trace {
@@ -158,7 +158,7 @@ TEST_F(ProfileOfProjects, TellsTheModulesOfBlocksApart) {
   EXPECT_GT(trace.in_calls, 0.3 * trace.in_steps);
   // In the text the blocks are calls of a function.
   const std::string model = read_text(folder() / "train/model.cpp");
-  EXPECT_NE(model.find("model.blocks.1: Block"), std::string::npos) << "blocks are no functions any more";
+  EXPECT_NE(model.find("model.blocks.1: ProfiledBlock"), std::string::npos) << "blocks are no functions any more";
 }
 
 TEST_F(ProfileOfProjects, TrainsAsTheProgramDoes) {

@@ -20,11 +20,11 @@
 namespace graven {
 namespace {
 
-struct TrainLeNet : nn::Graph<TrainLeNet> {
+struct ProfiledLeNet : nn::Graph<ProfiledLeNet> {
   models::LeNet model = child("model", models::LeNet());
   nn::CrossEntropyLoss loss_fn = child("loss_fn", nn::CrossEntropyLoss());
   optim::SGD optimizer{model.parameters(), {.lr = 0.05, .momentum = 0.9}};
-  TrainLeNet() { add_optimizer(optimizer); }
+  ProfiledLeNet() { add_optimizer(optimizer); }
   Tensor build(Tensor images, Tensor labels) {
     Tensor loss = loss_fn(model(images), labels);
     loss.backward();
@@ -32,7 +32,7 @@ struct TrainLeNet : nn::Graph<TrainLeNet> {
   }
 };
 
-std::pair<Tensor, Tensor> lenet_batch() {
+std::pair<Tensor, Tensor> profiled_batch() {
   manual_seed(3);
   return {rand({16, 1, 28, 28}), randint(0, 10, {16})};
 }
@@ -46,8 +46,8 @@ std::set<std::string> modules_of(const nn::Profile& profile, const std::string& 
 }
 
 TEST(Profile, HasTheModulesOfTheNetworkInEachPhase) {
-  const auto [images, labels] = lenet_batch();
-  TrainLeNet graph;
+  const auto [images, labels] = profiled_batch();
+  ProfiledLeNet graph;
   const nn::Profile profile = graph.profile(images, labels);
   // Those that compute something: a ReLU is in the call of the layer before it, and so is its gradient.
   const std::set<std::string> layers = {
@@ -66,8 +66,8 @@ TEST(Profile, HasTheModulesOfTheNetworkInEachPhase) {
 }
 
 TEST(Profile, CallsTakeMostOfTheStepAndNoMore) {
-  const auto [images, labels] = lenet_batch();
-  TrainLeNet graph;
+  const auto [images, labels] = profiled_batch();
+  ProfiledLeNet graph;
   const nn::Profile profile = graph.profile(images, labels);
   double seconds = 0, share = 0;
   for (const nn::ProfileRow& row : profile.rows()) {
@@ -85,7 +85,7 @@ TEST(Profile, CallsTakeMostOfTheStepAndNoMore) {
   EXPECT_GT(profile.bandwidth(), 1e8);
 }
 
-struct Layers : nn::Graph<Layers> {
+struct ProfiledLayers : nn::Graph<ProfiledLayers> {
   nn::Linear linear = child("linear", nn::Linear(48, 32));
   nn::Conv2d conv = child("conv", nn::Conv2d(4, 16, 3, {.stride = 2, .padding = 1}));
   std::vector<Tensor> build(Tensor x, Tensor images) { return {linear(x), conv(images)}; }
@@ -94,7 +94,7 @@ struct Layers : nn::Graph<Layers> {
 /// What one call does, by hand.
 TEST(Profile, CountsFlopsAndBytes) {
   manual_seed(1);
-  Layers graph;
+  ProfiledLayers graph;
   const nn::Profile profile = graph.profile({.warmup = 1, .steps = 2}, rand({10, 48}), rand({2, 4, 12, 12}));
   std::map<std::string, nn::ProfileRow> products;
   for (const nn::ProfileRow& row : profile.rows())
@@ -109,13 +109,13 @@ TEST(Profile, CountsFlopsAndBytes) {
   EXPECT_EQ(products["conv"].bytes, 4.0 * (2 * 4 * 12 * 12 + 16 * 4 * 3 * 3 + 16 + 2 * 16 * 6 * 6));
 }
 
-struct OfAnyBatch : nn::Graph<OfAnyBatch> {
+struct ProfiledOfAnyBatch : nn::Graph<ProfiledOfAnyBatch> {
   nn::Linear linear = child("linear", nn::Linear(48, 32));
   Tensor build(Tensor x) { return linear(x); }
 };
 
 TEST(Profile, GoesByTheSizesOfTheCall) {
-  OfAnyBatch graph;
+  ProfiledOfAnyBatch graph;
   graph.compile(spec({Dim("batch", 64), 48}));
   for (const std::int64_t batch : {1, 7, 64}) {
     const nn::Profile profile = graph.profile({.warmup = 0, .steps = 1}, zeros({batch, 48}));
@@ -126,10 +126,10 @@ TEST(Profile, GoesByTheSizesOfTheCall) {
 
 /// What a profile leaves is what as many calls leave, bit for bit; and so with calls that are profiled in a loop.
 TEST(Profile, TrainsAsCallsDo) {
-  const auto [images, labels] = lenet_batch();
-  const auto state_after = [&](const std::function<void(TrainLeNet&)>& steps) {
+  const auto [images, labels] = profiled_batch();
+  const auto state_after = [&](const std::function<void(ProfiledLeNet&)>& steps) {
     manual_seed(5);
-    TrainLeNet graph;
+    ProfiledLeNet graph;
     steps(graph);
     std::string bytes;
     for (const auto& [name, t] : graph.state_dict()) {
@@ -139,11 +139,12 @@ TEST(Profile, TrainsAsCallsDo) {
     }
     return bytes;
   };
-  const std::string plain = state_after([&](TrainLeNet& graph) {
+  const std::string plain = state_after([&](ProfiledLeNet& graph) {
     for (int i = 0; i < 5; ++i) graph(images, labels);
   });
-  EXPECT_EQ(state_after([&](TrainLeNet& graph) { graph.profile({.warmup = 2, .steps = 3}, images, labels); }), plain);
-  EXPECT_EQ(state_after([&](TrainLeNet& graph) {
+  EXPECT_EQ(state_after([&](ProfiledLeNet& graph) { graph.profile({.warmup = 2, .steps = 3}, images, labels); }),
+            plain);
+  EXPECT_EQ(state_after([&](ProfiledLeNet& graph) {
               graph(images, labels);
               const nn::Profile profile = graph.profile([&] {
                 for (int i = 0; i < 3; ++i) graph(images, labels);
@@ -154,13 +155,13 @@ TEST(Profile, TrainsAsCallsDo) {
             plain);
 }
 
-struct InParts : TrainLeNet {
-  InParts() { set_gradient_accumulation_steps(2); }
+struct ProfiledInParts : ProfiledLeNet {
+  ProfiledInParts() { set_gradient_accumulation_steps(2); }
 };
 
 TEST(Profile, CountsTheCallsOfAllPartsOfAStep) {
-  const auto [images, labels] = lenet_batch();
-  InParts graph;
+  const auto [images, labels] = profiled_batch();
+  ProfiledInParts graph;
   const nn::Profile profile = graph.profile({.warmup = 0, .steps = 2}, images, labels);
   for (const nn::ProfileRow& row : profile.rows()) {
     if (row.module == "loss_fn" && row.phase == "forward") {
@@ -173,14 +174,14 @@ TEST(Profile, CountsTheCallsOfAllPartsOfAStep) {
 }
 
 TEST(Profile, PrintsATableOfPhasesModulesAndOperators) {
-  const auto [images, labels] = lenet_batch();
-  TrainLeNet graph;
+  const auto [images, labels] = profiled_batch();
+  ProfiledLeNet graph;
   std::ostringstream out;
   out << graph.profile(images, labels);
   const std::string table = out.str();
   for (const char* part :
-       {"TrainLeNet_", " a step, the mean of the faster half of 20\n", "limits, measured now: ", "calls", "of limit\n",
-        "\nforward ", "\n  model.features.0 ", "\n    conv2d 1->6, 5x5 + bias + relu ", "\nbackward ",
+       {"ProfiledLeNet_", " a step, the mean of the faster half of 20\n", "limits, measured now: ", "calls",
+        "of limit\n", "\nforward ", "\n  model.features.0 ", "\n    conv2d 1->6, 5x5 + bias + relu ", "\nbackward ",
         "\n  model.classifier.1 ", "\nupdate ", "\n  optimizer  sgd, momentum 0.9 ", "\nbetween calls ", "\ntotal "})
     EXPECT_NE(table.find(part), std::string::npos) << part << "\n" << table;
   std::istringstream lines(table);
@@ -189,8 +190,8 @@ TEST(Profile, PrintsATableOfPhasesModulesAndOperators) {
 
 /// What Perfetto and Chrome need of it.
 TEST(Profile, SavesATrace) {
-  const auto [images, labels] = lenet_batch();
-  TrainLeNet graph;
+  const auto [images, labels] = profiled_batch();
+  ProfiledLeNet graph;
   const nn::Profile profile = graph.profile({.warmup = 1, .steps = 4}, images, labels);
   const std::string path = std::string(GRAVEN_BINARY_DIR) + "/profile_" + std::to_string(getpid()) + ".json";
   profile.save_trace(path);
@@ -231,8 +232,8 @@ TEST(Profile, SavesATrace) {
 }
 
 TEST(Profile, IsOfAGraphThatWasSavedAsWell) {
-  const auto [images, labels] = lenet_batch();
-  TrainLeNet graph;
+  const auto [images, labels] = profiled_batch();
+  ProfiledLeNet graph;
   graph.compile(images, labels);
   const std::string folder = std::string(GRAVEN_BINARY_DIR) + "/profiled_graph_" + std::to_string(getpid());
   graph.save(folder);
@@ -245,9 +246,9 @@ TEST(Profile, IsOfAGraphThatWasSavedAsWell) {
 }
 
 TEST(Profile, RefusesWhatItCannotMeasure) {
-  const auto [images, labels] = lenet_batch();
+  const auto [images, labels] = profiled_batch();
   const Tensor x = images, y = labels;
-  TrainLeNet graph;
+  ProfiledLeNet graph;
   const struct {
     const char* what;
     std::function<void()> call;

@@ -14,7 +14,7 @@ ir::MachineLimits measure_device_limits(int device) {
   const Lease lease(device);
   KernelSources sources{{}, "#include \"kernels/cuda/limits.cuh\"\n", "the measurement of limits"};
   for (const char* file : {"kernels/cuda/limits.cuh", "kernels/cuda/context.cuh", "kernels/cuda/event_clock.cuh",
-                           "kernels/config/limits.h", "kernels/config/device.h"})
+                           "kernels/config/limits.h", "kernels/config/device.h", "kernels/config/calls.h"})
     sources.texts.emplace(file, std::string(embedded_text(file)));
   Program program;
   const StandIns none;
