@@ -50,7 +50,7 @@ TEST(CudaProfile, HasTheModulesOfEachPhase) {
     EXPECT_EQ(modules.at(phase), (std::set<std::string>{"loss_fn", "model.hidden", "model.logits"})) << phase;
   EXPECT_EQ(modules.at("update"), std::set<std::string>{"optimizer"});
   EXPECT_EQ(profile.steps(), 3);
-  EXPECT_NE(profile.table().find("TrainMlp_0, cuda:0: "), std::string::npos) << profile.table();
+  EXPECT_NE(profile.table().find(", cuda:0: "), std::string::npos) << profile.table();
   double seconds = 0;
   for (const nn::ProfileRow& row : profile.rows()) {
     EXPECT_GT(row.seconds, 0) << row.module;
