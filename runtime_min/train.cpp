@@ -175,6 +175,7 @@ class Trainer {
   void set_learning_rates();
   void prepare_schedules();
   std::int64_t steps_from(std::int64_t position) const;
+  void require_parts(std::int64_t batches) const;
   void require_rates_of_all_steps() const;
   void require_same_program();
   void require_same_run();
@@ -322,6 +323,15 @@ std::int64_t Trainer::steps_from(std::int64_t position) const {
   const std::int64_t end = state_.drop_last ? n - n % batch : n;
   const std::int64_t batches = (std::max<std::int64_t>(end - position, 0) + batch - 1) / batch;
   return (batches / replicas() * replicas() + state_.accumulation_steps - 1) / state_.accumulation_steps;
+}
+
+/// `batches` of a step, on all ranks.
+void Trainer::require_parts(std::int64_t batches) const {
+  if (batches > replicas() && description_.accumulation_steps == 0)
+    throw UsageError("--accumulation-steps", "",
+                     "1: this program was emitted from a graph that asks for no gradient accumulation, or for "
+                     "update_in_backward (set_gradient_accumulation_steps() before it is recorded)",
+                     std::to_string(batches));
 }
 
 /// Before the first step, where it is known how many there will be: --patience may end a run at any epoch.
@@ -1039,11 +1049,7 @@ int Trainer::run() {
   if (const std::int64_t batches = (state_.samples + filled) / state_.batch; batches < replicas())
     throw Error(data_->path(), "", "a batch for each of " + std::to_string(ranks_.size()) + " ranks",
                 std::to_string(batches));
-  if (state_.accumulation_steps > replicas() && description_.accumulation_steps == 0)
-    throw UsageError("--accumulation-steps", "",
-                     "1: this program was emitted from a graph that asks for no gradient accumulation, or for "
-                     "update_in_backward (set_gradient_accumulation_steps() before it is recorded)",
-                     std::to_string(state_.accumulation_steps));
+  require_parts(state_.accumulation_steps);
   prepare_schedules();
   require_rates_of_all_steps();
   const std::int64_t most = std::max(state_.batch, description_.batch_is_symbolic ? state_.batch : description_.batch);
@@ -1199,6 +1205,7 @@ void Trainer::bench() {
 }
 
 void Trainer::profile() {
+  require_parts(options_.accumulation_steps * replicas());
   state_.lr = options_.lr;
   start();
   load_initial_weights(arguments_.given("weights"));
@@ -1208,8 +1215,14 @@ void Trainer::profile() {
   begin_profile(options_.batch, {});
   for (; !profiler_->is_done(); ++state_.step) {
     set_learning_rates();
-    const StepNumbers numbers{.learning_rates = rates_.data(), .step = state_.step + 1, .seed = options_.seed};
-    profiler_->measure([&] { model_.step(batch_->pointers(), options_.batch, numbers); });
+    StepNumbers numbers{.learning_rates = rates_.data(),
+                        .step = state_.step + 1,
+                        .seed = options_.seed,
+                        .parts = options_.accumulation_steps};
+    for (; numbers.part < numbers.parts; ++numbers.part) {
+      numbers.draw = state_.step * numbers.parts + numbers.part + 1;
+      profiler_->measure([&] { model_.step(batch_->pointers(), options_.batch, numbers); });
+    }
     profiler_->end_step();
   }
   profiler_->finish();

@@ -293,6 +293,7 @@ TEST_F(PipelineProjects, MistakesEndAll) {
         {4, options("mlp", "", {}), "or 1, which runs all, found 4"},
         {3, options("mlp", "", {"--epochs", "x"}), "error: rank 0: --epochs: expected a whole number"},
         {3, {"--data", "nowhere", "--out", ""}, "error: rank 0: nowhere: cannot open"},
+        {3, {"--profile"}, "error: rank 0: --profile: expected one process, which runs all stages of the pipeline"},
     };
     for (const auto& c : cases) {
       const ProcessResult r = run("mlp", l, c.ranks, c.options);

@@ -330,6 +330,24 @@ TEST_F(Ranks, SendNoMoreThanTheyHaveToAndWhatTheSimulatorSays) {
     }
 }
 
+TEST_F(Ranks, AreProfiledEachInAFileOfItsOwn) {
+  for (const Launcher& l : launchers()) {
+    const std::string trace = path("trace." + l.name);
+    const ProcessResult r = run(l, 2, program(l.name),
+                                {"--profile", trace + ".json", "--profile-steps", "3", "--threads", "1", "--weights",
+                                 (work() / "ranks/weights.safetensors").string()});
+    ASSERT_EQ(r.exit_status, 0) << r.output;
+    const std::size_t table = r.output.find(", rank 0 of 2, ");  // the first one's alone
+    ASSERT_NE(table, std::string::npos) << r.output;
+    EXPECT_EQ(r.output.find(", rank ", table + 1), std::string::npos) << r.output;
+    for (const int rank : {0, 1}) {
+      const auto json = nlohmann::json::parse(tests::read_file(trace + "." + std::to_string(rank) + ".json"));
+      const std::string name = json.at("traceEvents").at(0).at("args").at("name");
+      EXPECT_NE(name.find(", rank " + std::to_string(rank) + " of 2, "), std::string::npos) << name;
+    }
+  }
+}
+
 TEST_F(Ranks, SendTheSumsOfBatchNormsOnce) {
   for (const Launcher& l : launchers())
     for (const int ranks : {2, 3}) {
