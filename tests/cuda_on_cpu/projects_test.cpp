@@ -867,8 +867,7 @@ TEST(CudaProjects, LeNetTrains) {
 /// much of it; `rows`: labels of a step. `sizes` stand behind them in a call, as ", 8, 12", and `other_sizes` are
 /// smaller. `tolerance`: of losses, relative.
 void train_a_network(const std::string& name, const Graph& graph, const std::pair<std::string, std::int64_t>& x,
-                     std::int64_t rows,
-                     const test::Call<void(const fs::path&, const fs::path&, std::int64_t)>& write,
+                     std::int64_t rows, const test::Call<void(const fs::path&, const fs::path&, std::int64_t)>& write,
                      const std::string& sizes = {}, const std::string& other_sizes = {}, double tolerance = 1e-4) {
   Projects projects(name, graph, /*evaluates_apart=*/true);
   write(projects.folder() / "x.npy", projects.folder() / "y.npy", 16);

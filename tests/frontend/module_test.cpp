@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <sstream>
 
-#include "tests/call.h"
 #include "tests/frontend/error_text.h"
 
 namespace graven::module_test {
@@ -667,7 +667,7 @@ TEST(Layers, ComputeWhatTheyAreNamedFor) {
 }
 
 TEST(Modules, EmptyFunctionsAreRefusedWhereTheyAreGiven) {
-  const test::Call<Tensor(Tensor)> none;
+  const std::function<Tensor(Tensor)> none;
   Tensor (*const nobody)(const Operand&) = nullptr;
   EXPECT_NE(error_of([&] {
               nn::Sequential net(nn::ReLU(), none);
@@ -675,7 +675,7 @@ TEST(Modules, EmptyFunctionsAreRefusedWhereTheyAreGiven) {
             std::string::npos);
   EXPECT_NE(error_of([&] { nn::ModuleList<> list{nn::AnyModule(nobody)}; }).find("is empty"), std::string::npos);
   EXPECT_EQ(error_of([&] {
-              nn::Sequential net(nn::ReLU(), test::Call<Tensor(Tensor)>([](Tensor x) { return x; }), tanh);
+              nn::Sequential net(nn::ReLU(), std::function<Tensor(Tensor)>([](Tensor x) { return x; }), tanh);
             }),
             "no error");
 }
