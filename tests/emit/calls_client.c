@@ -1,6 +1,7 @@
 /* A program in C that makes every call of an emitted training project, calls_train, wrongly: with NULL, with numbers
    that cannot be, out of turn. Each is refused with its code and a message, and changes nothing. The project has a
    symbolic batch, dropout, and steps of parts. Linked with its library by tests/emit, run in its folder. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,7 +40,7 @@ static int same_parameters(calls_train_model* a, calls_train_model* b) {
 }
 
 int main(void) {
-  const double rates[1] = {0.1};
+  const double rates[1] = {0.1}, no_rates[1] = {NAN};
   const calls_train_tensor* tensors = NULL;
   calls_train_model *model = NULL, *other = NULL;
   size_t count = 0;
@@ -105,6 +106,8 @@ int main(void) {
   REFUSES(calls_train_update(NULL, rates, 1), BAD_ARGUMENT, "model is NULL");
   REFUSES(calls_train_update(model, NULL, 1), BAD_ARGUMENT, "learning_rates is NULL");
   REFUSES(calls_train_update(model, rates, 0), BAD_ARGUMENT, "step: expected 1 or more, found 0");
+  REFUSES(calls_train_update(model, no_rates, 1), BAD_ARGUMENT,
+          "learning_rates: expected numbers from 0 to 1e+30, found nan");
   REFUSES(calls_train_evaluate(NULL, images, labels, BATCH, &loss), BAD_ARGUMENT, "model is NULL");
   REFUSES(calls_train_evaluate(model, NULL, labels, BATCH, &loss), BAD_ARGUMENT, "images is NULL");
   REFUSES(calls_train_evaluate(model, images, NULL, BATCH, &loss), BAD_ARGUMENT, "labels is NULL");
