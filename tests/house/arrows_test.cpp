@@ -45,7 +45,9 @@ const std::vector<Rule> kRules = {
      {"kernels/config/", "kernels/reference/", "kernels/cpu/dtype.h", "kernels/cpu/functor.h", "kernels/cpu/level.h",
       "kernels/cpu/check_index.h", "kernels/cpu/check_value.h"}},  // types, names and an error, no arithmetic
     {"kernels/cpu/", {"kernels/config/", "kernels/cpu/"}},
-    {"kernels/cuda/", {"kernels/config/", "kernels/cuda/", "kernels/cpu/dtype.h"}},
+    {"kernels/cuda/",
+     {"kernels/config/", "kernels/cuda/", "kernels/cpu/dtype.h", "kernels/cpu/check_index.h",
+      "kernels/cpu/check_value.h"}},
     {"runtime_min/", {"runtime_min/"}},
 };
 

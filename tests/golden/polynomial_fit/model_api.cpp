@@ -144,6 +144,9 @@ constexpr std::size_t kAllArenaBytes = kArenaBytes;
 /// Before anything is changed: the optimizers' first step is number 1.
 void require_step(const Hyper& hyper) {
   if (hyper.step < 1) throw runtime::BadArgument("step: expected 1 or more, found " + std::to_string(hyper.step));
+  for (const double rate : hyper.learning_rates)
+    if (!(rate >= 0 && rate <= 1e30))  // nor NaN
+      throw runtime::BadArgument("learning_rates: expected numbers from 0 to 1e+30, found " + std::to_string(rate));
 }
 
 Tensor tensor(const runtime::Variable& v) { return {v.path, runtime::name(v.dtype), v.shape, v.data}; }
