@@ -40,33 +40,17 @@ void @{ function.owner }@::@{ function.name }@(@{ function.parameters }@) const 
 extern const Program program;
 const Program program = {
     GRAVEN_TEXT(GRAVEN_LEVEL_NAMESPACE), measure_limits{% for function in functions %},
-    [](const Step& step) {
-      const CallPhase phase(step.@{ execution_name }@, "@{ function.name }@");
-      Calls(step).@{ function.name }@();
-    }{% endfor %}{% if evaluates_apart %},
-    [](const EvaluationStep& step) {
-      const CallPhase phase(step.@{ execution_name }@, "evaluate");
-      EvaluationCalls(step).evaluate();
-    }{% endif %}{% if pipeline %},
+    {"@{ function.name }@", [](const Step& step) {
+       Calls(step).@{ function.name }@();
+     }}{% endfor %}{% if evaluates_apart %},
+    {"evaluate", [](const EvaluationStep& step) { EvaluationCalls(step).evaluate(); }}{% endif %}{% if pipeline %},
     {{% for stage in stages %}{% if not loop.is_first %},
-     {% endif %}{[](const Step& step) {
-        const CallPhase phase(step.@{ execution_name }@, "@{ stage.forward }@");
-        Calls(step).@{ stage.forward }@();
-      },
-      [](const Step& step) {
-        const CallPhase phase(step.@{ execution_name }@, "@{ stage.backward }@");
-        Calls(step).@{ stage.backward }@();
-      },
+     {% endif %}{{"@{ stage.forward }@", [](const Step& step) { Calls(step).@{ stage.forward }@(); }},
+      {"@{ stage.backward }@", [](const Step& step) { Calls(step).@{ stage.backward }@(); }},
 {% if has_norms %}
-      [](const Step& step) {
-        const CallPhase phase(step.@{ execution_name }@, "@{ stage.norms }@");
-        Calls(step).@{ stage.norms }@();
-      },
+      {"@{ stage.norms }@", [](const Step& step) { Calls(step).@{ stage.norms }@(); }},
 {% endif %}
-      [](const Step& step) {
-        const CallPhase phase(step.@{ execution_name }@, "@{ stage.update }@");
-        Calls(step).@{ stage.update }@();
-      }}{% endfor %}}{% endif %}};
+      {"@{ stage.update }@", [](const Step& step) { Calls(step).@{ stage.update }@(); }}}{% endfor %}}{% endif %}};
 {% endif %}
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE

@@ -205,25 +205,43 @@ struct EvaluationStep {
 constexpr std::string_view kGraphHash = std::string_view(GRAVEN_TEXT(@{ constant_prefix }@_GRAPH)).substr(6, 64);
 {% endif %}
 
+/// The calls of a phase; who listens to them hears its name first.
+template <class S>
+struct Phase {
+  const char* name;
+  void (*calls)(const S& step);
+
+  [[gnu::always_inline]] void operator()(const S& step) const {
+    if (step.@{ execution_name }@.execution().listener() == nullptr) return calls(step);
+    tell(step);
+  }
+
+ private:
+  [[gnu::noinline]] void tell(const S& step) const {
+    const CallPhase phase(step.@{ execution_name }@, name);
+    calls(step);
+  }
+};
+
 /// The program, once for each instruction-set level.
 struct Program {
   const char* level;
   machine_limits (*measure_limits)(@{ execution_type }@& @{ execution_name }@);
 {% for function in functions %}
-  void (*@{ function.name }@)(const Step& step);
+  Phase<Step> @{ function.name }@;
 {% endfor %}
 {% if evaluates_apart %}
-  void (*evaluate)(const EvaluationStep& step);
+  Phase<EvaluationStep> evaluate;
 {% endif %}
 {% if pipeline %}
   /// What a stage has of them.
   struct {
-    void (*forward)(const Step& step);
-    void (*backward)(const Step& step);
+    Phase<Step> forward;
+    Phase<Step> backward;
 {% if has_norms %}
-    void (*norms)(const Step& step);
+    Phase<Step> norms;
 {% endif %}
-    void (*update)(const Step& step);
+    Phase<Step> update;
   } stages[@{ length(stages) }@];
 {% endif %}
 };

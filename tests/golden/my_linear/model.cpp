@@ -25,15 +25,10 @@ void Calls::forward() const {
 }
 
 extern const Program program;
-const Program program = {GRAVEN_TEXT(GRAVEN_LEVEL_NAMESPACE), measure_limits,
-                         [](const Step& step) {
-                           const CallPhase phase(step.threads, "prepare");
-                           Calls(step).prepare();
-                         },
-                         [](const Step& step) {
-                           const CallPhase phase(step.threads, "forward");
-                           Calls(step).forward();
-                         }};
+const Program program = {GRAVEN_TEXT(GRAVEN_LEVEL_NAMESPACE),
+                         measure_limits,
+                         {"prepare", [](const Step& step) { Calls(step).prepare(); }},
+                         {"forward", [](const Step& step) { Calls(step).forward(); }}};
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace my_linear

@@ -78,12 +78,30 @@ struct Step {
 #define GRAVEN_TEXT_OF(x) #x
 #define GRAVEN_TEXT(x) GRAVEN_TEXT_OF(x)
 
+/// The calls of a phase; who listens to them hears its name first.
+template <class S>
+struct Phase {
+  const char* name;
+  void (*calls)(const S& step);
+
+  [[gnu::always_inline]] void operator()(const S& step) const {
+    if (step.threads.execution().listener() == nullptr) return calls(step);
+    tell(step);
+  }
+
+ private:
+  [[gnu::noinline]] void tell(const S& step) const {
+    const CallPhase phase(step.threads, name);
+    calls(step);
+  }
+};
+
 /// The program, once for each instruction-set level.
 struct Program {
   const char* level;
   machine_limits (*measure_limits)(Threads& threads);
-  void (*prepare)(const Step& step);
-  void (*forward)(const Step& step);
+  Phase<Step> prepare;
+  Phase<Step> forward;
 };
 
 inline namespace GRAVEN_LEVEL_NAMESPACE {

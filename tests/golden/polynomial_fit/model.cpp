@@ -57,19 +57,11 @@ void Calls::update() const {
 }
 
 extern const Program program;
-const Program program = {GRAVEN_TEXT(GRAVEN_LEVEL_NAMESPACE), measure_limits,
-                         [](const Step& step) {
-                           const CallPhase phase(step.threads, "forward");
-                           Calls(step).forward();
-                         },
-                         [](const Step& step) {
-                           const CallPhase phase(step.threads, "backward");
-                           Calls(step).backward();
-                         },
-                         [](const Step& step) {
-                           const CallPhase phase(step.threads, "update");
-                           Calls(step).update();
-                         }};
+const Program program = {GRAVEN_TEXT(GRAVEN_LEVEL_NAMESPACE),
+                         measure_limits,
+                         {"forward", [](const Step& step) { Calls(step).forward(); }},
+                         {"backward", [](const Step& step) { Calls(step).backward(); }},
+                         {"update", [](const Step& step) { Calls(step).update(); }}};
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace polynomial_fit

@@ -79,13 +79,31 @@ struct Step {
 /// SHA-256 of graph.json, which saved weights name: the 64 digits behind "graph_" in model.h.
 constexpr std::string_view kGraphHash = std::string_view(GRAVEN_TEXT(POLYNOMIAL_FIT_GRAPH)).substr(6, 64);
 
+/// The calls of a phase; who listens to them hears its name first.
+template <class S>
+struct Phase {
+  const char* name;
+  void (*calls)(const S& step);
+
+  [[gnu::always_inline]] void operator()(const S& step) const {
+    if (step.threads.execution().listener() == nullptr) return calls(step);
+    tell(step);
+  }
+
+ private:
+  [[gnu::noinline]] void tell(const S& step) const {
+    const CallPhase phase(step.threads, name);
+    calls(step);
+  }
+};
+
 /// The program, once for each instruction-set level.
 struct Program {
   const char* level;
   machine_limits (*measure_limits)(Threads& threads);
-  void (*forward)(const Step& step);
-  void (*backward)(const Step& step);
-  void (*update)(const Step& step);
+  Phase<Step> forward;
+  Phase<Step> backward;
+  Phase<Step> update;
 };
 
 inline namespace GRAVEN_LEVEL_NAMESPACE {
