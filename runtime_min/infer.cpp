@@ -461,7 +461,7 @@ void profile(InferenceModel& model, const Options& options, bool weights_given) 
   if (ranks != nullptr) where += ", rank " + std::to_string(ranks->rank()) + " of " + std::to_string(ranks->size());
   profiler.begin(model, where, rows, sizes);
   while (!profiler.is_done()) {
-    profiler.measure([&] { model.forward(inputs.pointers(), rows, outputs.writable()); });
+    profiler.measure([&] { model.forward(inputs.pointers(), rows, outputs.writable()); }, rows);
     profiler.end_step();
   }
   profiler.finish();

@@ -55,21 +55,32 @@ std::string right(const std::string& text, std::size_t width) {
 
 }  // namespace
 
-void Profile::add_step(double begin, double seconds, const std::vector<ProfiledCall>& calls) {
-  Step step{begin, seconds, {}};
+void Profile::add_step(double begin, double seconds, const std::vector<ProfiledCall>& calls, std::int64_t samples) {
+  Step step{begin, seconds, samples, 0, 0, {}};
   step.calls.reserve(calls.size());
   for (const ProfiledCall& c : calls) {
     Kind kind{c.phase, c.module, c.operation, c.types, c.flops, c.bytes};
     const auto [known, fresh] = numbers_.try_emplace(kind, kinds_.size());
     if (fresh) kinds_.push_back(std::move(kind));
     step.calls.push_back({known->second, c.begin, c.seconds});
+    step.flops += c.flops;
+    step.bytes += c.bytes;
   }
   steps_.push_back(std::move(step));
 }
 
-std::vector<const Profile::Step*> Profile::faster_half() const {
+std::vector<const Profile::Step*> Profile::largest() const {
   std::vector<const Step*> list;
-  for (const Step& s : steps_) list.push_back(&s);
+  for (const Step& s : steps_) {
+    if (!list.empty() && s.size() < list.front()->size()) continue;
+    if (!list.empty() && s.size() > list.front()->size()) list.clear();
+    list.push_back(&s);
+  }
+  return list;
+}
+
+std::vector<const Profile::Step*> Profile::faster_half() const {
+  std::vector<const Step*> list = largest();
   std::stable_sort(list.begin(), list.end(), [](const Step* a, const Step* b) { return a->seconds < b->seconds; });
   list.resize((list.size() + 1) / 2);
   return list;
@@ -185,7 +196,9 @@ std::string Profile::table() const {
 
   std::size_t width = 20;
   for (const auto& [name, row] : lines) width = std::max(width, std::min<std::size_t>(name.size(), 72));
+  const std::size_t count = largest().size();
   std::string text = name_ + ", " + where_ + ": " + time_text(whole) + " a step, the mean of the faster half of " +
+                     (count < steps_.size() ? "the " + std::to_string(count) + " largest of " : "") +
                      std::to_string(steps_.size()) + "\n";
   if (limits_.flops > 0 && limits_.bytes > 0)
     text += "limits, measured now: " + quantity(limits_.flops) + "FLOP/s (f32 multiply-adds), " +
@@ -253,10 +266,15 @@ void Profile::write_trace(AtomicFile& file) const {
     const Step& step = steps_[s];
     span("step " + std::to_string(s + 1), "step", 1, step.begin, step.seconds).end_object().end_object();
     flush();
-    for (const Timed& call : step.calls) {
+    for (std::size_t c = 0; c < step.calls.size(); ++c) {
+      const Timed& call = step.calls[c];
       const Kind& kind = kinds_[call.kind];
+      // Clocks are read one after the other, and a device's are not the host's: spans lie within one another all the
+      // same, or a reader of traces drops them.
+      double end = std::min(call.begin + call.seconds, step.begin + step.seconds);
+      if (c + 1 < step.calls.size()) end = std::min(end, step.calls[c + 1].begin);
       span((kind.module.empty() ? "" : kind.module + ": ") + kind.operation, kind.phase, row_of(kind.phase), call.begin,
-           call.seconds);
+           std::max(end - call.begin, 0.0));
       json.key("module").value(kind.module).key("operator").value(kind.operation).key("shapes").value(kind.types);
       json.key("bytes").value(kind.bytes).key("flops").value(kind.flops).end_object().end_object();
       flush();

@@ -6,8 +6,8 @@
 //   AtomicFile file("trace.json");
 //   profile.write_trace(file);                     // for ui.perfetto.dev and chrome://tracing
 //
-// Times are means over the faster half of the steps (those that took no longer than the median), so that other work on
-// the machine does not count and the rows add up. What a row could take at least is max(FLOPs / peak, bytes /
+// Times are means over the faster half of the largest steps (those that took no longer than the median), so that other
+// work on the machine does not count and the rows add up. What a row could take at least is max(FLOPs / peak, bytes /
 // bandwidth) (the roofline: Williams, Waterman and Patterson, CACM 52(4), 2009); its share of the limit is that, by its
 // time.
 #pragma once
@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace graven::runtime {
@@ -54,8 +55,9 @@ class Profile {
   Profile(std::string name, std::string where, Limits limits)
       : name_(std::move(name)), where_(std::move(where)), limits_(limits) {}
 
-  /// A step, or a call, that began and took so long; its calls in order.
-  void add_step(double begin, double seconds, const std::vector<ProfiledCall>& calls);
+  /// A step, or a call, that began and took so long; its calls in order. `samples`: how many it was for, where its
+  /// calls do not tell it.
+  void add_step(double begin, double seconds, const std::vector<ProfiledCall>& calls, std::int64_t samples = 0);
   /// A line below the table's title.
   void add_note(std::string note) { notes_.push_back(std::move(note)); }
 
@@ -82,9 +84,16 @@ class Profile {
   };
   struct Step {
     double begin, seconds;
+    std::int64_t samples;
+    double flops, bytes;
     std::vector<Timed> calls;
+
+    /// What makes one step larger than another.
+    auto size() const { return std::tuple(samples, calls.size(), flops, bytes); }
   };
 
+  /// Those of the largest size, as most are; the last batch of a data set may be a smaller one.
+  std::vector<const Step*> largest() const;
   std::vector<const Step*> faster_half() const;
   void add_shares(ProfileRow& row, double least) const;
   double least_seconds(const Kind& kind) const;

@@ -91,18 +91,21 @@ class Profiler {
   std::int64_t steps() const { return ProfileOptions::kWarmUp + options_.steps; }
   bool is_done() const { return done_ >= steps(); }
 
+  /// A step, or a part of it, for so many samples.
   template <class Work>
-  void measure(const Work& work) {
+  void measure(const Work& work, std::int64_t samples) {
     const double begin = steady_clock();
     work();
     const double end = steady_clock();
     if (seconds_ == 0) begin_ = begin;
     seconds_ += end - begin;
+    samples_ += samples;
   }
   void end_step() {
     const std::vector<ProfiledCall> calls = model_->call_times();
-    if (++done_ > ProfileOptions::kWarmUp) profile_.add_step(begin_, seconds_, calls);
+    if (++done_ > ProfileOptions::kWarmUp) profile_.add_step(begin_, seconds_, calls, samples_);
     seconds_ = 0;
+    samples_ = 0;
   }
 
   void finish() {
@@ -124,6 +127,7 @@ class Profiler {
   Profile profile_;
   std::int64_t done_ = 0;
   double begin_ = 0, seconds_ = 0;
+  std::int64_t samples_ = 0;
 };
 
 }  // namespace graven::runtime

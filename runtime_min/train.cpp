@@ -630,7 +630,7 @@ bool Trainer::train_epoch() {
         const StagePart own = part_of(part, *batch_);
         const auto make = [&] { sums_[0] += model_.step(own.inputs, own.batch, own.numbers); };
         if (profiler_)
-          profiler_->measure(make);
+          profiler_->measure(make, own.batch);
         else
           make();
         add_numbers();
@@ -1221,7 +1221,7 @@ void Trainer::profile() {
                         .parts = options_.accumulation_steps};
     for (; numbers.part < numbers.parts; ++numbers.part) {
       numbers.draw = state_.step * numbers.parts + numbers.part + 1;
-      profiler_->measure([&] { model_.step(batch_->pointers(), options_.batch, numbers); });
+      profiler_->measure([&] { model_.step(batch_->pointers(), options_.batch, numbers); }, options_.batch);
     }
     profiler_->end_step();
   }

@@ -210,6 +210,7 @@ class CudaGraph : public ir::Executable {
     });
   }
   std::vector<ir::CallTime> call_times() override {
+    ir::synchronize_device(device_);  // which says what was out of range
     std::vector<ir::CallTime> list;
     if (times_) on_device([&](kernels::CudaContext&) { list = times_->take(); });
     return list;

@@ -28,6 +28,7 @@ class Allocation {
         if (storage.in_arena(v)) last_use_[at(storage.root[at(v)])] = s, readers_[storage.root[at(v)]].push_back(s);
     for (std::size_t v = 0; v < graph.values.size(); ++v)
       if (storage.pinned[v]) last_use_[v] = steps;  // one beyond: nothing takes over its memory
+    keep_for_updates(steps);
     for (std::int32_t s = 0; s < steps; ++s) run(s);
     for (std::int32_t s = 0; s < steps; ++s) live_beside(s);
     for (Buffer& b : plan.buffers) b.last = std::min(b.last, steps - 1);
@@ -36,6 +37,17 @@ class Allocation {
   std::int32_t buffer(ir::ValueId root) const { return buffer_[at(root)]; }
 
  private:
+  /// What the phases before have left for the update stays as it is: update() may be called once more.
+  void keep_for_updates(std::int32_t steps) {
+    std::vector<bool> is_made_there(graph_.values.size(), false);
+    for (std::int32_t s = 0; s < steps; ++s)
+      for (const ir::ValueId v : node(s).outputs) is_made_there[at(v)] = node(s).phase == ir::Phase::update;
+    for (std::int32_t s = 0; s < steps; ++s)
+      for (const ir::ValueId v : node(s).inputs)
+        if (node(s).phase == ir::Phase::update && storage_.in_arena(v))
+          if (const ir::ValueId r = storage_.root[at(v)]; !is_made_there[at(r)]) last_use_[at(r)] = steps;
+  }
+
   const ir::Node& node(std::int32_t step) const { return graph_.nodes[at(plan_.steps[at(step)].node)]; }
 
   void run(std::int32_t s) {

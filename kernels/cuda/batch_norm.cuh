@@ -17,6 +17,7 @@
 #pragma once
 
 #include "../config/batch_norm.h"
+#include "call_faults.cuh"
 #include "columns.cuh"
 #include "context.cuh"
 #include "moments.cuh"
@@ -59,19 +60,23 @@ __device__ inline moments<T, W> column_moments(const column_cut& cut, const colu
   return m;
 }
 
-/// Stores what is wanted of a channel's statistics; 1 / sqrt(var + eps).
+/// Stores what is wanted of a channel's statistics; 1 / sqrt(var + eps). Behind a number out of range (call_faults.cuh)
+/// the running ones stay as they are.
 template <class T>
 __device__ inline T store_statistics(const batch_norm_config& config, std::int64_t channel, T count, T average,
                                      T squares, T* mean, T* rstd, T* new_running_mean, T* new_running_var,
-                                     const T* running_mean, const T* running_var) {
+                                     const T* running_mean, const T* running_var, const call_fault* fault) {
+  const bool stays = has_fault(fault);
   const T inverse = T(1) / math::sqrt(squares / count + static_cast<T>(config.eps)),
           momentum = static_cast<T>(config.momentum);
   if (mean != nullptr) mean[channel] = average;
   if (rstd != nullptr) rstd[channel] = inverse;
   if (new_running_mean != nullptr && running_mean != nullptr)
-    new_running_mean[channel] = (T(1) - momentum) * running_mean[channel] + momentum * average;
+    new_running_mean[channel] =
+        stays ? running_mean[channel] : (T(1) - momentum) * running_mean[channel] + momentum * average;
   if (new_running_var != nullptr && running_var != nullptr)
-    new_running_var[channel] = (T(1) - momentum) * running_var[channel] + momentum * (squares / (count - T(1)));
+    new_running_var[channel] =
+        stays ? running_var[channel] : (T(1) - momentum) * running_var[channel] + momentum * (squares / (count - T(1)));
   return inverse;
 }
 
@@ -129,7 +134,7 @@ template <class T>
 __global__ void __launch_bounds__(kColumnBlock)
     batch_norm_statistics_kernel(batch_norm_config config, column_cut cut, T piece, T last, T* statistics, T* mean,
                                  T* rstd, T* new_running_mean, T* new_running_var, const T* sums, const T* running_mean,
-                                 const T* running_var) {
+                                 const T* running_var, const call_fault* fault) {
   const column_place at = place_in_columns<1>(cut, 0);
   moments<T> m;
   const T* from = sums + (at.line * cut.columns + at.column);
@@ -154,7 +159,7 @@ __global__ void __launch_bounds__(kColumnBlock)
   if (!at.stores()) return;
   statistics[cut.columns + at.column] =
       store_statistics(config, at.column, m.count(), m.mean(), m.squares(), mean, rstd, new_running_mean,
-                       new_running_var, running_mean, running_var);
+                       new_running_var, running_mean, running_var, fault);
   statistics[at.column] = m.mean();
 }
 
@@ -233,7 +238,7 @@ template <int W, class T>
 __global__ void __launch_bounds__(kColumnBlock)
     batch_norm_columns_kernel(batch_norm_config config, column_cut cut, T* y, T* mean, T* rstd, T* new_running_mean,
                               T* new_running_var, const T* x, const T* gamma, const T* beta, const T* running_mean,
-                              const T* running_var) {
+                              const T* running_var, const call_fault* fault) {
   __shared__ T shared_mean[kColumnBlock * W], shared_rstd[kColumnBlock * W];
   const column_place at = place_in_columns<W>(cut, 0);
   const int slot = (static_cast<int>(threadIdx.x) & ((1 << cut.lane_bits) - 1)) * W;
@@ -243,7 +248,7 @@ __global__ void __launch_bounds__(kColumnBlock)
     for (int w = 0; w < W; ++w) {
       shared_mean[slot + w] = m.mean(w);
       shared_rstd[slot + w] = store_statistics(config, at.column + w, m.count(), m.mean(w), m.squares(w), mean, rstd,
-                                               new_running_mean, new_running_var, running_mean, running_var);
+                                               new_running_mean, new_running_var, running_mean, running_var, fault);
     }
   }
   __syncthreads();
@@ -535,7 +540,7 @@ void batch_norm(CudaContext& context, const batch_norm_config& config, T* y, pla
   if (!planes && cut.pieces == 1) {
     launch(context, name, vectors ? &batch_norm_columns_kernel<kWidth, T> : &batch_norm_columns_kernel<1, T>,
            column_shape(cut, vectors ? kWidth : 1), config, cut, y, mean, rstd, new_running_mean, new_running_var, x,
-           gamma, beta, running_mean, running_var);
+           gamma, beta, running_mean, running_var, fault_of_calls(context));
     return;
   }
   const std::int64_t piece = planes ? detail::plane_piece(config) : cut.piece_rows,
@@ -552,7 +557,7 @@ void batch_norm(CudaContext& context, const batch_norm_config& config, T* y, pla
   const column_cut joined = cut_columns(1, pieces, config.channels, 1, true);
   launch(context, name, &batch_norm_statistics_kernel<T>, column_shape(joined, 1), config, joined, piece,
          count - (pieces - 1) * piece, statistics, mean, rstd, new_running_mean, new_running_var,
-         static_cast<const T*>(sums), running_mean, running_var);
+         static_cast<const T*>(sums), running_mean, running_var, fault_of_calls(context));
   detail::batch_norm_apply<T>(context, name, config, false, y, x, gamma, beta, statistics,
                               statistics + config.channels);
 }

@@ -7,7 +7,7 @@
 //   finish_calls(context);   // index_error: model.words, net.cpp:12: embedding: index 60000 at position 3 is outside
 //                            // [0, 50257)
 //
-// Where all numbers are good this costs a launch its parameter, and the host 24 bytes each time that it waits.
+// Where all numbers are good this costs a launch its parameter, and the host 32 bytes each time that it waits.
 #pragma once
 
 #include "context.cuh"
@@ -27,14 +27,18 @@
 
 namespace graven::kernels {
 
-/// In the device's memory. `call`: of those that were registered; 0, nothing was found. `number`: an index, or the bits
-/// of a double.
+/// `call`: of those that were registered, from 1. `launch`: which of a call's, that a later one is told from.
+struct call_id {
+  unsigned call, launch;
+};
+
+/// In the device's memory. `call`: 0, nothing was found. `number`: an index, or the bits of a double.
 struct call_fault {
-  unsigned lock, call;
+  unsigned lock, call, launch;
   std::int64_t position, number;
 
-  /// Keeps what a call found, where nothing is kept but later positions of the same call.
-  __device__ void keep(unsigned own, std::int64_t at, std::int64_t found) {
+  /// Keeps what a launch found, where nothing is kept but later positions of the same one.
+  __device__ void keep(call_id own, std::int64_t at, std::int64_t found) {
     // Many threads may come here; almost all of them find that another's position is before theirs, and leave.
     while (is_first(own, at)) {
       if (atomicCAS(&lock, 0u, 1u) != 0) continue;
@@ -43,8 +47,9 @@ struct call_fault {
         volatile call_fault* const kept = this;
         kept->position = at;
         kept->number = found;
+        kept->launch = own.launch;
         __threadfence();
-        kept->call = own;
+        kept->call = own.call;
       }
       __threadfence();
       atomicExch(&lock, 0u);
@@ -52,23 +57,26 @@ struct call_fault {
   }
 
  private:
-  __device__ bool is_first(unsigned own, std::int64_t at) const {
+  __device__ bool is_first(call_id own, std::int64_t at) const {
     const volatile call_fault* const kept = this;
     const unsigned found = kept->call;
-    return found == 0 || (found == own && at < kept->position);
+    __threadfence();  // what was written before the call is seen with it
+    return found == 0 || (found == own.call && kept->launch == own.launch && at < kept->position);
   }
 };
 
+/// Whether something was found, and the host has not been told yet. `fault` may be nullptr.
+__device__ inline bool has_fault(const call_fault* fault) { return fault != nullptr && fault->call != 0; }
 /// Whether an optimizer's step changes anything: not step 0 (loss_scale.cuh), and none behind a fault, so that
 /// parameters and states are those before it when the host is told. `fault` may be nullptr.
 __device__ inline bool updates(const std::int64_t* step, const call_fault* fault) {
-  return *step != 0 && (fault == nullptr || fault->call == 0);
+  return *step != 0 && !has_fault(fault);
 }
 
 /// A kernel's parameter. check(index, position): whether the index is in [least, size).
 struct index_check {
   call_fault* fault;
-  unsigned call;
+  call_id call;
   std::int64_t least, size;
 
   __device__ bool operator()(std::int64_t index, std::int64_t position) const {
@@ -82,7 +90,7 @@ struct index_check {
 /// not. A target's position is kept behind those of all inputs.
 struct probability_check {
   call_fault* fault;
-  unsigned call;
+  call_id call;
   std::int64_t count;
 
   __device__ bool operator()(double value, bool is_target, std::int64_t position) const {
@@ -108,10 +116,12 @@ class CallFaults {
   static constexpr int slot = 1;
   explicit CallFaults(cudaStream_t stream) : fault_(sizeof(call_fault)) { clear(stream); }
 
-  /// The call's number, the same for all that are alike. Of probabilities `size` is 0, and `least` how many there are.
-  unsigned number_of(const char* kernel, const char* what, std::int64_t least, std::int64_t size, const char* where) {
-    return calls_.try_emplace({kernel, what, least, size, where}, static_cast<unsigned>(calls_.size() + 1))
-        .first->second;
+  /// The next launch of a call, which is the same for all that are alike. Of probabilities `what` is empty, and `least`
+  /// how many there are.
+  call_id next_launch(const char* kernel, const char* what, std::int64_t least, std::int64_t size, const char* where) {
+    const auto [found, is_new] =
+        calls_.try_emplace({kernel, what, least, size, where}, static_cast<unsigned>(calls_.size() + 1));
+    return {found->second, ++launches_};
   }
   call_fault* fault() const { return static_cast<call_fault*>(fault_.data()); }
 
@@ -131,7 +141,7 @@ class CallFaults {
 
   [[noreturn]] static void fail(const Call& call, const call_fault& found) {
     const auto& [kernel, what, least, size, where] = call;
-    if (size > 0)
+    if (!what.empty())
       throw index_error(kernel.c_str(), what.c_str(), found.number, found.position, size, where.c_str(), least);
     double value;
     std::memcpy(&value, &found.number, sizeof value);
@@ -142,18 +152,19 @@ class CallFaults {
 
   DeviceBuffer fault_;
   std::map<Call, unsigned> calls_;
+  unsigned launches_ = 0;
 };
 
 /// For the next launch, whose indices must lie in [least, size). `where`: the layer, and the line of its call.
 inline index_check check_index(CudaContext& context, const char* kernel, std::int64_t size, const char* where,
                                const char* what = "index", std::int64_t least = 0) {
   CallFaults& faults = context.library<CallFaults>();
-  return {faults.fault(), faults.number_of(kernel, what, least, size, where), least, size};
+  return {faults.fault(), faults.next_launch(kernel, what, least, size, where), least, size};
 }
 /// For the next launch, whose `count` inputs and targets must be probabilities.
 inline probability_check check_probabilities(CudaContext& context, const char* kernel, std::int64_t count) {
   CallFaults& faults = context.library<CallFaults>();
-  return {faults.fault(), faults.number_of(kernel, "", count, 0, ""), count};
+  return {faults.fault(), faults.next_launch(kernel, "", count, 0, ""), count};
 }
 
 /// What updates() looks at.

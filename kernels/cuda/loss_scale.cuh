@@ -8,6 +8,7 @@
 
 #include "../config/loss_scale.h"
 #include "block.cuh"
+#include "call_faults.cuh"
 #include "context.cuh"
 #include "reduce.cuh"
 #include "tensor_list.cuh"
@@ -34,14 +35,18 @@ __global__ void __launch_bounds__(kBlock) find_others_kernel(tensor_list<const T
   if (threadIdx.x == 0) others[blockIdx.x] = own;
 }
 
-/// One block.
+/// One block. A step behind a number out of range (call_faults.cuh) is none, and not one of those that are skipped.
 template <class T>
 __global__ void finite_step_kernel(std::int64_t count, const T* others, const std::int64_t* step, std::int64_t* number,
-                                   std::int64_t* skipped) {
+                                   std::int64_t* skipped, const call_fault* fault) {
   T any = 0;
   for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) any |= others[i];
   any = block_reduce<maximum_of>(any);
   if (threadIdx.x != 0) return;
+  if (has_fault(fault)) {
+    *number = 0;
+    return;
+  }
   *number = any == 0 ? *step - *skipped : 0;
   *skipped += any;
 }
@@ -49,7 +54,9 @@ __global__ void finite_step_kernel(std::int64_t count, const T* others, const st
 /// One thread. A launch for each step: `last` says whether all of them were looked at.
 template <class T>
 __global__ void update_loss_scale_kernel(update_loss_scale_config config, bool first, bool last,
-                                         const std::int64_t* step, T* scale, std::int64_t* tracker) {
+                                         const std::int64_t* step, T* scale, std::int64_t* tracker,
+                                         const call_fault* fault) {
+  if (has_fault(fault)) return;
   // A step 0 leaves -1 until the last one is looked at.
   if (*step == 0) *tracker = -1;
   if (first && *step != 0) *tracker += 1;
@@ -79,7 +86,8 @@ void finite_step(CudaContext& context, const finite_step_config&, std::int64_t* 
     launch(context, "find_others", &find_others_kernel<T>, shape, list, next);
     next += list.pieces;
   });
-  launch(context, "finite_step", &finite_step_kernel<int>, launch_shape(1, kBlock), all, others, step, number, skipped);
+  launch(context, "finite_step", &finite_step_kernel<int>, launch_shape(1, kBlock), all, others, step, number, skipped,
+         fault_of_calls(context));
 }
 
 inline void update_loss_scale(CudaContext& context, const update_loss_scale_config& config, std::int64_t count,
@@ -87,7 +95,7 @@ inline void update_loss_scale(CudaContext& context, const update_loss_scale_conf
                               std::int64_t* tracker) {
   for (std::int64_t t = 0; t < count; ++t)
     launch(context, "update_loss_scale", &update_loss_scale_kernel<float>, launch_shape(1, 1), config, t == 0,
-           t + 1 == count, steps[t], scale, tracker);
+           t + 1 == count, steps[t], scale, tracker, fault_of_calls(context));
 }
 
 #endif  // __CUDACC_RTC__

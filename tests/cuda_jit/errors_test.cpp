@@ -197,6 +197,9 @@ TEST(CudaErrors, OfDataAreToldWhenTheDeviceIsWaitedFor) {
   (void)graph(tokens, labels);
   EXPECT_FALSE(equal(graph.words.weight.cpu(), before.cpu())) << "the graph goes on";
 
+  const std::string profiled = message_of([&] { (void)graph.profile({.warmup = 0, .steps = 1}, no_token, labels); });
+  EXPECT_TRUE(profiled.starts_with("words, errors_test.cpp:")) << profiled;
+
   // Operators by themselves: the line of the call that was wrong, wherever it is found.
   const int line = __LINE__ + 1;
   const Tensor rows = embedding(no_token, graph.words.weight);
@@ -207,6 +210,65 @@ TEST(CudaErrors, OfDataAreToldWhenTheDeviceIsWaitedFor) {
   const Tensor odds = tensor({0.5, 1.5}).cuda();
   (void)binary_cross_entropy(odds, tensor({1.0, 0.0}).cuda());
   EXPECT_EQ(message_of([] { cuda::synchronize(); }), "binary_cross_entropy: input 1.5 at position 1 is outside [0, 1]");
+}
+
+/// What a step changes besides parameters: running statistics, the scale of the loss.
+struct Normed : nn::Graph<Normed> {
+  nn::Embedding words = child("words", nn::Embedding(5, 3));
+  nn::BatchNorm1d norm = child("norm", nn::BatchNorm1d(3));
+  optim::SGD optimizer{words.parameters(), {.lr = 0.1, .momentum = 0.9}};
+  Normed() {
+    add_optimizer(optimizer);
+    set_grad_scaler(amp::GradScaler({.init_scale = 64, .growth_interval = 100}));
+  }
+  Tensor build(Tensor tokens) {
+    Tensor loss = norm(words(tokens)).square().sum();
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(CudaErrors, OfDataChangeNothingThatIsLearned) {
+  Normed graph;
+  graph.words.to("cuda");
+  graph.norm.to("cuda");
+  const Tensor tokens = tensor({1, 4, 0, 1}).cuda();
+  (void)graph(tokens);
+  std::vector<std::pair<std::string, Tensor>> before;
+  for (const auto& [name, t] : graph.state_dict()) before.emplace_back(name, t.cpu().clone());
+  // Whether the step was skipped is asked behind each.
+  const std::string error = message_of([&] { (void)graph(tensor({1, 4, 5, 1}).cuda()); });
+  EXPECT_NE(error.find("index 5 at position 2"), std::string::npos) << error;
+  const nn::StateDict after = graph.state_dict();
+  ASSERT_EQ(after.size(), before.size());
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (before[i].second.dtype() != f32) continue;  // steps and batches are counted
+    EXPECT_TRUE(equal(after[i].second.cpu(), before[i].second)) << before[i].first;
+  }
+}
+
+struct Shift : nn::Graph<Shift> {
+  nn::Linear layer = child("layer", nn::Linear(2, 2));
+  optim::SGD optimizer{layer.parameters(), {.lr = 0.1}};
+  Shift() { add_optimizer(optimizer); }
+  Tensor build(Tensor x) {
+    Tensor loss = layer(x).square().sum();
+    loss.backward();
+    return loss;
+  }
+};
+
+// A graph that has no indices itself, recorded before there was an operator that has.
+TEST(CudaErrors, OfDataReachNoGraphThatWasRecordedBefore) {
+  Shift graph;
+  graph.layer.to("cuda");
+  Tensor x = ones({2, 2}).cuda();
+  for (int step = 0; step < 4; ++step) (void)graph(x);
+  const Tensor before = graph.layer.weight.detach().cpu().clone();
+  x.copy_(index_select(ones({5, 2}).cuda(), 0, tensor({1, 7}).cuda()));
+  (void)graph(x);
+  EXPECT_NE(message_of([] { cuda::synchronize(); }).find("index 7 at position 1"), std::string::npos);
+  EXPECT_TRUE(equal(graph.layer.weight.cpu(), before));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Numbers out of range in what kernels are given: what the host is told when it next waits for the device is what the
 // processor's kernels say, in every order of threads and blocks.
 #include "kernel_harness.h"
+#include "kernels/cuda/accumulate.cuh"
 #include "kernels/cuda/binary_cross_entropy.cuh"
 #include "kernels/cuda/cross_entropy.cuh"
 #include "kernels/cuda/index.cuh"
@@ -203,6 +204,39 @@ TEST(CudaCallFaults, OfProbabilities) {
   expect("binary_cross_entropy: input nan at position 699 is outside [0, 1]");
   x[31] = 1.5f;
   expect("binary_cross_entropy: input 1.5 at position 31 is outside [0, 1]");
+}
+
+// What is learned stays as it is until the host is told: a part of a step can be made again.
+TEST(CudaCallFaults, NothingIsAddedUpBehindOne) {
+  const auto sums = everywhere([&](CudaContext& context, Memory& memory) {
+    auto* const sum = memory.inout(std::vector<float>{1, 2, 3});
+    const float* const x = memory.in(std::vector<float>{10, 20, 30});
+    const std::int64_t *const part = memory.in(Indices{1}), *const parts = memory.in(Indices{2});
+    one_hot(context, one_hot_config{.rows = 1, .classes = 3}, memory.out<float>(3), memory.in(Indices{3}));
+    accumulate(context, accumulate_config{.n = 3}, sum, x, part, parts, nullptr);
+    EXPECT_NE(error_of([&] { finish_calls(context); }), "");
+    memory.result(sum, 3);
+    accumulate(context, accumulate_config{.n = 3}, sum, x, part, parts, nullptr);
+    context.synchronize();
+    memory.result(sum, 3);
+  });
+  EXPECT_EQ(sums[0], (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(sums[1], (std::vector<double>{5.5, 11, 16.5}));
+}
+
+// Of launches that both found something the first one is told, also where they are of one layer; and of nothing every
+// index is out of range.
+TEST(CudaCallFaults, TheFirstLaunchOfACallIsTold) {
+  (void)everywhere([&](CudaContext& context, Memory& memory) {
+    const one_hot_config config{.rows = 4, .classes = 3};
+    auto* const y = memory.out<float>(12);
+    one_hot(context, config, y, memory.in(Indices{0, 1, 2, 9}), "layer");
+    one_hot(context, config, y, memory.in(Indices{0, 7, 2, 1}), "layer");
+    EXPECT_EQ(error_of([&] { finish_calls(context); }), "layer: one_hot: class 9 at position 3 is outside [0, 3)");
+    index_select(context, index_select_config{.outer = 1, .size = 0, .inner = 2, .count = 1}, y,
+                 static_cast<const float*>(y), memory.in(Indices{0}), "layer");
+    EXPECT_EQ(error_of([&] { finish_calls(context); }), "layer: index_select: index 0 at position 0 is outside [0, 0)");
+  });
 }
 
 // Of calls that both found something, the one that came first is told.

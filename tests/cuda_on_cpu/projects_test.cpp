@@ -918,7 +918,7 @@ void train_a_network(const std::string& name, const Graph& graph, const std::pai
       "replayed: 0 allocations, 0 descriptors\n"
       "5 graph launches\n"
       "predictions: " +
-          std::to_string(8 * rows + 24) +  // and whether a label was out of range
+          std::to_string(8 * rows + 32) +  // and whether a label was out of range
           " bytes\n"
           "error: write_back: expected parameters() or states() to have been called since the last step, forward() or "
           "update()\n"

@@ -81,6 +81,13 @@ class ProfileOfProjects : public testing::Test {
     write_rows(folder() / "labels.npy", runtime::DType::i64, {40}, labels);
   }
 
+  void tells_the_modules_of_blocks_apart();
+  void trains_as_the_program_does();
+  void says_of_which_sizes_its_numbers_are();
+  void is_of_an_inference_on_data_or_on_random_numbers();
+  void refuses_what_makes_no_sense();
+  void says_where_the_list_of_calls_is_not_the_programs();
+
   static fs::path folder() { return fs::path(GRAVEN_BINARY_DIR) / "emitted" / "profiled"; }
   static void build(const std::string& project) {
     const fs::path at = folder() / project;
@@ -135,7 +142,7 @@ class ProfileOfProjects : public testing::Test {
   }
 };
 
-TEST_F(ProfileOfProjects, TellsTheModulesOfBlocksApart) {
+void ProfileOfProjects::tells_the_modules_of_blocks_apart() {
   const std::string table = output_of("train", kTrain, {"--profile", "trace.json", "--profile-steps", "7"});
   EXPECT_NE(table.find("a step, the mean of the faster half of 7\nlimits, measured now: "), std::string::npos) << table;
   EXPECT_EQ(table.find("largest sizes"), std::string::npos) << table;
@@ -161,7 +168,7 @@ TEST_F(ProfileOfProjects, TellsTheModulesOfBlocksApart) {
   EXPECT_NE(model.find("model.blocks.1: ProfiledBlock"), std::string::npos) << "blocks are no functions any more";
 }
 
-TEST_F(ProfileOfProjects, TrainsAsTheProgramDoes) {
+void ProfileOfProjects::trains_as_the_program_does() {
   const std::vector<std::string> data = {"--data", "images.npy,labels.npy", "--seed", "4", "--batch", "8"};
   const auto losses_of = [&](std::vector<std::string> options, const std::string& log) {
     fs::remove(folder() / log);
@@ -181,13 +188,13 @@ TEST_F(ProfileOfProjects, TrainsAsTheProgramDoes) {
   EXPECT_FALSE(fs::exists(folder() / "checkpoints"));  // a profile saves nothing
 }
 
-TEST_F(ProfileOfProjects, SaysOfWhichSizesItsNumbersAre) {
+void ProfileOfProjects::says_of_which_sizes_its_numbers_are() {
   EXPECT_NE(output_of("train", kTrain, {"--profile", "--batch", "4"})
                 .find("\nbytes and FLOP are those of the largest sizes: batch 8\n"),
             std::string::npos);
 }
 
-TEST_F(ProfileOfProjects, IsOfAnInferenceOnDataOrOnRandomNumbers) {
+void ProfileOfProjects::is_of_an_inference_on_data_or_on_random_numbers() {
   for (const std::vector<std::string>& options :
        {std::vector<std::string>{"--profile", "call.json"},
         std::vector<std::string>{"--data", "images.npy", "--profile", "call.json", "--profile-steps", "20"}}) {
@@ -201,7 +208,7 @@ TEST_F(ProfileOfProjects, IsOfAnInferenceOnDataOrOnRandomNumbers) {
   }
 }
 
-TEST_F(ProfileOfProjects, RefusesWhatMakesNoSense) {
+void ProfileOfProjects::refuses_what_makes_no_sense() {
   const struct {
     const char *project, *program;
     std::vector<std::string> options;
@@ -227,7 +234,7 @@ TEST_F(ProfileOfProjects, RefusesWhatMakesNoSense) {
 }
 
 /// Calls are known by their order: where the text was edited, that is said and not guessed.
-TEST_F(ProfileOfProjects, SaysWhereTheListOfCallsIsNotThePrograms) {
+void ProfileOfProjects::says_where_the_list_of_calls_is_not_the_programs() {
   const fs::path list = folder() / "infer/calls.h";
   const std::string text = read_text(list);
   const std::size_t last = text.rfind("GRAVEN_CALL(forward");
@@ -238,6 +245,16 @@ TEST_F(ProfileOfProjects, SaysWhereTheListOfCallsIsNotThePrograms) {
   std::ofstream(list) << text;
   EXPECT_EQ(r.exit_status, 1);
   EXPECT_NE(r.output.find("error: calls.h: expected a line for call "), std::string::npos) << r.output;
+}
+
+/// One test, so that the projects are built once.
+TEST_F(ProfileOfProjects, TableTraceAndErrors) {
+  tells_the_modules_of_blocks_apart();
+  trains_as_the_program_does();
+  says_of_which_sizes_its_numbers_are();
+  is_of_an_inference_on_data_or_on_random_numbers();
+  refuses_what_makes_no_sense();
+  says_where_the_list_of_calls_is_not_the_programs();
 }
 
 }  // namespace

@@ -331,6 +331,23 @@ TEST(Plan, GradientsOfParametersHaveTheirOwnHome) {
   EXPECT_EQ(buffer(plan, loss).last, 2) << "the loss is read after the step";
 }
 
+// update() may be called twice behind one backward().
+TEST(Plan, WhatBackwardLeavesForTheUpdateOutlivesIt) {
+  Builder b;
+  const ValueId x = b.graph.add_input("x", floats(16));
+  const ValueId p = b.graph.add_parameter("p", floats(16), true);
+  const ValueId loss = b.resize({x, p}, 1);
+  const ValueId kept = b.call(kPlain, {x}, Phase::backward), gradient = b.call(kPlain, {p, x}, Phase::backward);
+  const ValueId over = b.call(kInPlace, {kept}, Phase::update), more = b.call(kPlain, {over}, Phase::update);
+  b.update({p}, {gradient});
+  b.graph.losses = {{loss, ir::kNone}};
+  b.graph.outputs = {loss, more};
+  const Plan plan = b.plan();
+  EXPECT_NE(place(plan, over).buffer, place(plan, kept).buffer);
+  const Buffer &of_kept = buffer(plan, kept), &of_over = buffer(plan, over);
+  EXPECT_TRUE(of_kept.offset + of_kept.bytes <= of_over.offset || of_over.offset + of_over.bytes <= of_kept.offset);
+}
+
 TEST(Plan, TermsOfAGradientAreAddedUpWhereItLies) {
   Builder b;
   const ValueId x = b.graph.add_input("x", floats(1000));

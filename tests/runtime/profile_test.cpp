@@ -60,6 +60,23 @@ TEST(Profile, RowsAreMeansOfTheFasterHalf) {
             "total                     4  22.000 s   100.0 %     70      300     3.18     13.6     36.4 %\n");
 }
 
+// The last batch of a data set, shorter sentences: they are in the trace, not in the means.
+TEST(Profile, SmallerStepsAreLeftOut) {
+  Profile profile("net", "1 thread", {});
+  const auto calls = [](double flops) {
+    return std::vector<ProfiledCall>{profiled_call("forward", "a", "linear", flops, 10, 0, 1)};
+  };
+  profile.add_step(0, 8, calls(200), 16);
+  profile.add_step(10, 2, calls(200), 4);
+  profile.add_step(20, 1, calls(50), 16);
+  profile.add_step(30, 6, calls(200), 16);
+  EXPECT_EQ(profile.seconds(), 6);
+  EXPECT_EQ(profile.rows()[0].flops, 200);
+  EXPECT_NE(profile.table().find("6.000 s  a step, the mean of the faster half of the 2 largest of 4\n"),
+            std::string::npos)
+      << profile.table();
+}
+
 TEST(Profile, WithoutLimitsSaysNothingOfThem) {
   Profile profile("net", "device 0", {});
   profile.add_step(0, 2, {profiled_call("forward", "a", "linear", 200, 10, 0, 1)});

@@ -92,7 +92,11 @@ void make_room(int device, std::size_t bytes) {
 
 Lease::Lease(int device) : lock_(known(checked(device)).mutex), guard_(device) {
   Known& own = known(device);
-  if (!own.context) own.context = std::make_unique<kernels::CudaContext>();
+  if (!own.context) {
+    own.context = std::make_unique<kernels::CudaContext>();
+    // Before anything is recorded: updates are to look at it.
+    (void)own.context->library<kernels::CallFaults>();
+  }
   context_ = own.context.get();
 }
 
