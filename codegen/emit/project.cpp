@@ -333,6 +333,11 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   d["level_choice"] = render(style.templates + "levels.inc", d);
   d["measured_calls"] = render("project/measured_calls.inc", d);
   d["call_times"] = render("project/call_times.inc", d);
+  for (const char* part : {"measuring_declarations", "measuring_definitions", "measuring_overrides"}) {
+    std::string text = render(std::string("project/") + part + ".inc", d);
+    text.pop_back();  // the line in which it stands ends itself
+    d[part] = std::move(text);
+  }
   d["c_interface"] = render("project/" + kind + "/c_interface.inc", d);
   d["selftest_inputs"] = render("project/selftest_inputs.inc", d);
   add("params.h", "params.h");

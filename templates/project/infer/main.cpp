@@ -99,17 +99,7 @@ class Program final : public runtime::InferenceModel {
   void forward(const void* const* inputs, std::int64_t@{ batch_if_passed }@, void* const* outputs) override {
     model_->forward(@{ erased_arguments }@, @{ erased_outputs }@);
   }
-  void measure_calls(bool on) override { model_->measure_calls(on); }
-  std::vector<runtime::ProfiledCall> call_times() override {
-    std::vector<runtime::ProfiledCall> list;
-    for (const auto& c : model_->call_times())
-      list.push_back({c.phase, c.module, c.operation, c.types, c.flops, c.bytes, c.begin, c.seconds});
-    return list;
-  }
-  runtime::Limits machine_limits() override {
-    const auto limits = model_->measure_limits();
-    return {limits.flops, limits.bytes};
-  }
+@{ measuring_overrides }@
 
  private:
 {% if tensor_ranks > 1 %}

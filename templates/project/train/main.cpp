@@ -278,17 +278,7 @@ class Program final : public runtime::TrainableModel {
     throw std::logic_error("the program has no evaluation, and says so in its description");
   }
 {% endif %}
-  void measure_calls(bool on) override { model_->measure_calls(on); }
-  std::vector<runtime::ProfiledCall> call_times() override {
-    std::vector<runtime::ProfiledCall> list;
-    for (const auto& c : model_->call_times())
-      list.push_back({c.phase, c.module, c.operation, c.types, c.flops, c.bytes, c.begin, c.seconds});
-    return list;
-  }
-  runtime::Limits machine_limits() override {
-    const auto limits = model_->measure_limits();
-    return {limits.flops, limits.bytes};
-  }
+@{ measuring_overrides }@
 
  private:
 {% if pipeline %}

@@ -239,18 +239,7 @@ class GRAVEN_API Model {
 {% endif %}
   const char* level() const;
 
-{% if on_device %}
-  /// Measures each call of a kernel from here on, or no longer. Results are the same; the device is given each call by
-  /// itself, not as part of a CUDA graph.
-{% else %}
-  /// Measures each call of a kernel from here on, or no longer. Results are the same.
-{% endif %}
-  void measure_calls(bool on);
-  /// The calls that were measured since this was last asked, in the order in which they were made. An error where
-  /// model@{ model_extension }@ makes other calls than calls.h has.
-  std::vector<CallTime> call_times();
-  /// Measured now, which takes a part of a second.
-  MachineLimits measure_limits();
+@{ measuring_declarations }@
 
  private:
   struct Memory;

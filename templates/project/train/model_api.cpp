@@ -596,21 +596,7 @@ void Model::use_cuda_graph(bool on) { memory_->device.record_calls(on); }
 
 const char* Model::level() const { return memory_->program.level; }
 
-void Model::measure_calls(bool on) {
-  Memory& own = *memory_;
-  const Device::Guard guard(own.device.number());
-  own.measuring.reset();
-  if (on) own.measuring.emplace(own.device);
-}
-std::vector<CallTime> Model::call_times() {
-  const Device::Guard guard(memory_->device.number());
-  return memory_->measuring ? memory_->measuring->take() : std::vector<CallTime>();
-}
-MachineLimits Model::measure_limits() {
-  const Device::Guard guard(memory_->device.number());
-  const machine_limits limits = memory_->program.measure_limits(memory_->device.execution());
-  return {limits.flops, limits.bytes};
-}
+@{ measuring_definitions }@
 
 }  // namespace @{ namespace }@
 
