@@ -456,10 +456,8 @@ void profile(InferenceModel& model, const Options& options, bool weights_given) 
     inputs.randomize(description.inputs, options.seed);
   }
   const Execution& execution = options.execution;
-  const std::string number = std::to_string(execution.number());
-  std::string where = execution.on_device ? "device " + number : number + (number == "1" ? " thread" : " threads");
-  if (ranks != nullptr) where += ", rank " + std::to_string(ranks->rank()) + " of " + std::to_string(ranks->size());
-  profiler.begin(model, where, rows, sizes);
+  const int rank = ranks == nullptr ? 0 : ranks->rank(), size = ranks == nullptr ? 1 : ranks->size();
+  profiler.begin(model, place_of(execution.on_device, execution.number(), rank, size), rows, sizes);
   while (!profiler.is_done()) {
     profiler.measure([&] { model.forward(inputs.pointers(), rows, outputs.writable()); }, rows);
     profiler.end_step();

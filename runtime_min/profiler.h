@@ -57,6 +57,14 @@ struct ProfileOptions {
   }
 };
 
+/// "2 threads, rank 0 of 4". `number`: of threads, or the device's.
+inline std::string place_of(bool on_device, int number, int rank, int ranks) {
+  const std::string text = std::to_string(number);
+  std::string place = on_device ? "device " + text : text + (number == 1 ? " thread" : " threads");
+  if (ranks > 1) place += ", rank " + std::to_string(rank) + " of " + std::to_string(ranks);
+  return place;
+}
+
 template <class Model>
 class Profiler {
  public:

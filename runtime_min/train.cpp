@@ -271,10 +271,7 @@ void Trainer::start() {
 
 /// Behind start(). `sizes`: what the symbols stand for besides the batch, none where they are as large as they may be.
 void Trainer::begin_profile(std::int64_t batch, const std::vector<std::int64_t>& sizes) {
-  std::string where = options_.execution.on_device ? "device " + std::to_string(number_)
-                                                   : std::to_string(number_) + (number_ == 1 ? " thread" : " threads");
-  if (ranks_.size() > 1) where += ", rank " + std::to_string(ranks_.rank()) + " of " + std::to_string(ranks_.size());
-  profiler_->begin(model_, where, batch, sizes);
+  profiler_->begin(model_, place_of(options_.execution.on_device, number_, ranks_.rank(), ranks_.size()), batch, sizes);
 }
 
 void Trainer::load_initial_weights(bool required) {
