@@ -25,6 +25,10 @@ struct JustInTime {
 std::vector<ir::CallDescription> describe_calls(const ir::Graph& graph, const std::vector<MeasuredCall>& calls,
                                                 const ir::SymbolSizes& sizes);
 
+/// Adds files of kernels/ and runtime/, as a project has them, with everything that they include. runtime/x.h brings
+/// runtime/x.cpp.
+void add_copied(std::map<std::string, std::string>& files, std::vector<std::string> wanted);
+
 /// As render_project(), which see; `options` have jit_entry.
 JustInTime render_just_in_time(const ir::Graph& graph, const EmitOptions& options, EmitReport& report);
 

@@ -116,7 +116,8 @@ std::string copied(std::string_view text) {
                      text.substr(begin + 1));
 }
 
-/// Adds kernels/ and runtime/ files with everything that they include. runtime/x.h brings runtime/x.cpp.
+}  // namespace
+
 void add_copied(std::map<std::string, std::string>& files, std::vector<std::string> wanted) {
   while (!wanted.empty()) {
     const std::string path = wanted.back();
@@ -132,6 +133,8 @@ void add_copied(std::map<std::string, std::string>& files, std::vector<std::stri
     }
   }
 }
+
+namespace {
 
 std::string sources_in(const std::map<std::string, std::string>& files, const std::set<std::string>& without) {
   std::string text;

@@ -5,7 +5,7 @@
 #include "codegen/build/cuda/context.h"
 #include "codegen/build/cuda/libraries.h"
 #include "codegen/build/cuda/program.h"
-#include "codegen/emit/embedded.h"
+#include "codegen/emit/just_in_time.h"
 #include "cuda_host/limits.cuh"
 
 namespace graven::codegen::cuda {
@@ -13,9 +13,7 @@ namespace graven::codegen::cuda {
 ir::MachineLimits measure_device_limits(int device) {
   const Lease lease(device);
   KernelSources sources{{}, "#include \"kernels/cuda/limits.cuh\"\n", "the measurement of limits"};
-  for (const char* file : {"kernels/cuda/limits.cuh", "kernels/cuda/context.cuh", "kernels/cuda/event_clock.cuh",
-                           "kernels/config/limits.h", "kernels/config/device.h", "kernels/config/calls.h"})
-    sources.texts.emplace(file, std::string(embedded_text(file)));
+  add_copied(sources.texts, {"kernels/cuda/limits.cuh"});
   Program program;
   const StandIns none;
   const auto measure = [&] {
