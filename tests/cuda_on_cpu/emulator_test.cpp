@@ -192,6 +192,57 @@ TEST_F(CudaOnCpu, StreamsThatNothingOrdersDifferWithTheOrder) {
   EXPECT_EQ(seen.size(), 2u);
 }
 
+TEST_F(CudaOnCpu, EventsOrderStreams) {
+  // 7 behind the other stream's 5 where the stream waits for it; else they come in either order.
+  for (const bool waits : {true, false})
+    for (const bool waits_for_stream : {true, false}) {
+      OnDevice<int> data(64);
+      cudaStream_t first = nullptr, second = nullptr;
+      cudaEvent_t event = nullptr;
+      for (cudaStream_t* stream : {&first, &second})
+        ASSERT_EQ(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), cudaSuccess);
+      ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
+      ASSERT_EQ(set_on(first, data.get(), 5), cudaSuccess);
+      ASSERT_EQ(cudaEventRecord(event, first), cudaSuccess);
+      OnDevice<int> later(64);
+      ASSERT_EQ(set_on(first, later.get(), 9), cudaSuccess);  // behind the event: nobody waits for it
+      if (waits) {
+        ASSERT_EQ(cudaStreamWaitEvent(second, event), cudaSuccess);
+      }
+      ASSERT_EQ(set_on(second, data.get(), 7), cudaSuccess);
+      ASSERT_EQ(waits_for_stream ? cudaStreamSynchronize(second) : cudaDeviceSynchronize(), cudaSuccess);
+      ASSERT_EQ(cudaStreamSynchronize(first), cudaSuccess);
+      EXPECT_EQ(data.host()[0], waits ? 7 : 5);
+      EXPECT_EQ(later.host()[0], 9);
+      ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
+      for (cudaStream_t stream : {first, second}) ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+    }
+}
+
+TEST_F(CudaOnCpu, AnEventIsWaitedForAndNothingBehindIt) {
+  OnDevice<int> data(64);
+  cudaStream_t stream = nullptr;
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  int* host = nullptr;
+  ASSERT_EQ(cudaMallocHost(&host, sizeof(int)), cudaSuccess);
+  for (const int value : {5, 7}) {
+    ASSERT_EQ(set_on(stream, data.get(), value), cudaSuccess);
+    ASSERT_EQ(cudaMemcpyAsync(host, data.get(), sizeof(int), cudaMemcpyDeviceToHost, stream), cudaSuccess);
+    if (value == 5) {
+      ASSERT_EQ(cudaEventRecord(event, stream), cudaSuccess);
+    }
+  }
+  ASSERT_EQ(cudaEventSynchronize(event), cudaSuccess);
+  EXPECT_EQ(*host, 5);
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(*host, 7);
+  ASSERT_EQ(cudaFreeHost(host), cudaSuccess);
+  ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
+  ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
 TEST_F(CudaOnCpu, StreamsAndEventsThatAreNotThereAreReported) {
   OnDevice<int> data(64);
   cudaStream_t stream = nullptr;

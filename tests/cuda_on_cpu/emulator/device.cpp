@@ -19,6 +19,7 @@
 #include <new>
 #include <optional>
 #include <random>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,8 @@ struct Work {
   const char* name;
   std::function<void()> run;
   const CUstream_st* stream;
+  std::uint64_t number = 0;  ///< from 1, in the order in which it was given
+  std::uint64_t after = 0;   ///< the work of another stream that it waits for; 0: none
 };
 
 /// Whether what one stream was given earlier comes before what the other was given later.
@@ -64,11 +67,14 @@ class Device {
   char fault_message[256] = {};
   struct sigaction previous_segv{};
 
-  /// Runs what a stream was given, and what had to come before it; nothing else.
-  void run(const CUstream_st& stream);
+  /// Runs what a stream was given, or one piece of work, and what had to come before it; nothing else.
+  void run(const CUstream_st& stream) { run(&stream, 0); }
+  void run_to(std::uint64_t number) { run(nullptr, number); }
   void run_all();
+  std::uint64_t given = 0;  ///< pieces of work so far
 
  private:
+  void run(const CUstream_st* stream, std::uint64_t number);
   void run(std::vector<Work> work);
   std::mt19937_64 random_{1};
   Device();
@@ -159,22 +165,24 @@ Device::Device() {
   sigaction(SIGSEGV, &action, &previous_segv);
 }
 
-void Device::run(const CUstream_st& stream) {
-  // Backwards: due is what the stream was given, and what comes before something that is due.
+void Device::run(const CUstream_st* stream, std::uint64_t number) {
+  // Backwards: due is what was asked for, and what comes before something that is due.
   std::vector<const CUstream_st*> later;
+  std::set<std::uint64_t> awaited = {number};
   std::vector<Work> due;
   std::deque<Work> left;
   while (!queue.empty()) {
     Work work = std::move(queue.back());
     queue.pop_back();
-    const bool needed = work.stream == &stream || std::any_of(later.begin(), later.end(), [&](const CUstream_st* l) {
-                          return orders(*work.stream, *l);
-                        });
+    const bool needed =
+        work.stream == stream || awaited.count(work.number) > 0 ||
+        std::any_of(later.begin(), later.end(), [&](const CUstream_st* l) { return orders(*work.stream, *l); });
     if (!needed) {
       left.push_front(std::move(work));
       continue;
     }
     if (std::find(later.begin(), later.end(), work.stream) == later.end()) later.push_back(work.stream);
+    awaited.insert(work.after);
     due.push_back(std::move(work));
   }
   queue = std::move(left);
@@ -193,14 +201,24 @@ void Device::run_all() {
     if (std::find(groups.begin(), groups.end(), group_of(work)) == groups.end()) groups.push_back(group_of(work));
   if (order.kind == Order::Kind::forward) std::reverse(groups.begin(), groups.end());
   if (order.kind == Order::Kind::random) std::shuffle(groups.begin(), groups.end(), random_);
-  std::vector<Work> work;
-  for (const CUstream_st* group : groups)
-    for (Work& each : queue)
-      if (each.run && group_of(each) == group) {
-        work.push_back({each.name, std::move(each.run), each.stream});
-        each.run = nullptr;
-      }
+  std::map<const CUstream_st*, std::deque<Work>> left;
+  std::set<std::uint64_t> waiting;
+  for (Work& each : queue) {
+    waiting.insert(each.number);
+    left[group_of(each)].push_back(std::move(each));
+  }
   queue.clear();
+  // The next is of the first group whose next one waits for nothing.
+  std::vector<Work> work;
+  while (!waiting.empty())
+    for (const CUstream_st* group : groups) {
+      std::deque<Work>& own = left[group];
+      if (own.empty() || waiting.count(own.front().after) > 0) continue;
+      waiting.erase(own.front().number);
+      work.push_back(std::move(own.front()));
+      own.pop_front();
+      break;
+    }
   run(std::move(work));
 }
 
@@ -323,16 +341,19 @@ void enqueue_launch(Launch launch, CUstream_st* stream) {
       stream);
 }
 
-void enqueue(const char* name, std::function<void()> work, CUstream_st* stream) {
+std::uint64_t enqueue(const char* name, std::function<void()> work, CUstream_st* stream, std::uint64_t after) {
   Device& device = Device::instance();
   const std::lock_guard lock(device.mutex);
   const CUstream_st* target = existing(stream);
   if (target->is_default && device.default_stream_is_refused)
     throw Failure(std::string(name) + ": work on the default stream, which waits for no stream that is non-blocking");
-  if (target->recording != nullptr)
+  if (target->recording != nullptr) {
+    if (after != 0) throw Failure(std::string(name) + " while its stream records a graph: that is not emulated");
     target->recording->push_back({name, std::move(work)});
-  else
-    device.queue.push_back({name, std::move(work), target});
+    return 0;
+  }
+  device.queue.push_back({name, std::move(work), target, ++device.given, after});
+  return device.given;
 }
 
 void refuse_while_recording(const char* call) {
@@ -362,6 +383,13 @@ void synchronize(CUstream_st* stream) {
   device.run(*existing(stream));
 }
 
+void synchronize_to(std::uint64_t work) {
+  refuse_while_recording("a wait for an event");
+  Device& device = Device::instance();
+  const std::lock_guard lock(device.mutex);
+  device.run_to(work);
+}
+
 void* allocate(std::size_t bytes) {
   Device& device = Device::instance();
   const std::lock_guard lock(device.mutex);
@@ -375,6 +403,8 @@ bool release(void* address) {
   device.run_all();  // cudaFree waits
   return device.memory.release(address);
 }
+
+int device_of(const void* address) { return Device::instance().memory.device_of(address); }
 
 void require_current_device(const void* address, std::size_t bytes, const std::string& what) {
   require_device(address, bytes, what);

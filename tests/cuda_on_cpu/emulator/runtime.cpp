@@ -12,6 +12,7 @@ struct CUevent_st {
   double passed = 0;  ///< cuda_on_cpu::passed_time()
   cudaStream_t stream = nullptr;
   bool recorded = false, happened = false;
+  std::uint64_t work = 0;  ///< the last record of it
 };
 
 using cuda_on_cpu::returned;
@@ -175,19 +176,28 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   event->stream = cuda_on_cpu::existing(stream);
   event->recorded = true;
   event->happened = false;
-  const auto record = [event] {
+  const auto own = std::make_shared<std::uint64_t>(0);
+  const auto record = [event, own] {
+    if (*own != event->work) return;  // it was recorded anew
     event->time = std::chrono::steady_clock::now();
     event->passed = cuda_on_cpu::passed_time();
     event->happened = true;
   };
-  cuda_on_cpu::enqueue("cudaEventRecord", record, stream);
+  *own = event->work = cuda_on_cpu::enqueue("cudaEventRecord", record, stream);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
+  if (flags != 0) return returned(cudaErrorInvalidValue, "cudaStreamWaitEvent");
+  if (!event->recorded) throw cuda_on_cpu::Failure("cudaStreamWaitEvent: the event was never recorded");
+  cuda_on_cpu::enqueue("cudaStreamWaitEvent", [] {}, stream, event->work);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   require_acknowledged();
   if (!event->recorded) throw cuda_on_cpu::Failure("cudaEventSynchronize: the event was never recorded");
-  if (!event->happened) cuda_on_cpu::synchronize(event->stream);
+  if (!event->happened) cuda_on_cpu::synchronize_to(event->work);
   return cudaSuccess;
 }
 
@@ -229,6 +239,16 @@ cudaError_t cudaFreeHost(void* address) {
   if (address == nullptr) return cudaSuccess;
   cuda_on_cpu::refuse_while_recording("cudaFreeHost");
   return returned(cuda_on_cpu::release_pinned(address) ? cudaSuccess : cudaErrorInvalidValue, "cudaFreeHost");
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
+  *attributes = {};
+  attributes->device = cuda_on_cpu::device_of(address);
+  if (attributes->device >= 0)
+    attributes->type = cudaMemoryTypeDevice;
+  else if (cuda_on_cpu::is_pinned(address))
+    attributes->type = cudaMemoryTypeHost;
+  return cudaSuccess;
 }
 
 namespace {

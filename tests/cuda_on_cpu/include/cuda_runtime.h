@@ -266,6 +266,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end);
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
@@ -288,6 +289,17 @@ cudaError_t cudaMallocHost(T** address, std::size_t bytes) {
   return cudaMallocHost(reinterpret_cast<void**>(address), bytes);
 }
 cudaError_t cudaFreeHost(void* address);
+enum cudaMemoryType {
+  cudaMemoryTypeUnregistered = 0,
+  cudaMemoryTypeHost = 1,
+  cudaMemoryTypeDevice = 2,
+  cudaMemoryTypeManaged = 3
+};
+struct cudaPointerAttributes {
+  cudaMemoryType type;
+  int device;
+};
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address);
 /// From pageable memory, and within the device: has not happened when it returns.
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
 /// The host's side is read or written when the queue runs, as it is for page-locked memory.
@@ -377,6 +389,5 @@ CUDA_ON_CPU_NOT_EMULATED(cudaMallocAsync)
 CUDA_ON_CPU_NOT_EMULATED(cudaFreeAsync)
 CUDA_ON_CPU_NOT_EMULATED(cudaMallocManaged)
 CUDA_ON_CPU_NOT_EMULATED(cudaMemcpy2DAsync)
-CUDA_ON_CPU_NOT_EMULATED(cudaStreamWaitEvent)
 CUDA_ON_CPU_NOT_EMULATED(cudaFuncSetAttribute)
 #undef CUDA_ON_CPU_NOT_EMULATED

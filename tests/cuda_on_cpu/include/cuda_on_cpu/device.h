@@ -8,6 +8,7 @@
 // way to a scheduler. Work on a stream is as late as it may legally be: it waits until the host synchronises that
 // stream, or something that the stream orders. The default (NULL) stream orders itself with blocking streams alone:
 // what it was given does not run when a stream made with cudaStreamNonBlocking is waited for, nor the other way round.
+// An event orders what a stream was given behind cudaStreamWaitEvent, and nothing else.
 // cudaMemset, and cudaMemcpy from pageable memory or within the device, return before they have happened.
 //
 // What it reports, naming kernel, block, thread and line, as an exception `cuda_on_cpu::Failure` from the synchronising
@@ -141,8 +142,9 @@ void enqueue_launch(Launch launch, CUstream_st* stream);
 /// Kernels stand in a library that the process has opened, for good, and no longer in the program itself
 /// (tests/cuda_jit). `touch`: a function of it that uses a thread_local variable.
 void add_kernel_library(const std::string& path, void (*touch)());
-/// Any other work on a stream, nullptr being the current device's default one; `name` for diagnostics.
-void enqueue(const char* name, std::function<void()> work, CUstream_st* stream);
+/// Any other work on a stream, nullptr being the current device's default one; `name` for diagnostics. It waits for the
+/// work that has the number `after`, of whatever stream. Returns its own number, from 1; 0 of what is recorded.
+std::uint64_t enqueue(const char* name, std::function<void()> work, CUstream_st* stream, std::uint64_t after = 0);
 /// Failure, while this thread records a graph: what `call` does is no work on a stream. What it records is spoilt.
 void refuse_while_recording(const char* call);
 void begin_recording();
@@ -153,6 +155,8 @@ void count_graph_launch();
 void synchronize();
 /// Runs what a stream was given, and what had to come before it.
 void synchronize(CUstream_st* stream);
+/// Runs the work that has this number, and what had to come before it.
+void synchronize_to(std::uint64_t work);
 /// The stream, or the current device's default one for nullptr. Failure when it was destroyed.
 CUstream_st* existing(CUstream_st* stream);
 
@@ -169,6 +173,8 @@ void require_device(const void* address, std::size_t bytes, const std::string& w
 /// The same, for what a library computes with: of the current device.
 void require_current_device(const void* address, std::size_t bytes, const std::string& what);
 bool is_device(const void* address);
+/// The device that it is memory of, or -1.
+int device_of(const void* address);
 
 /// Page-locked memory of the host.
 void* allocate_pinned(std::size_t bytes);
