@@ -9,6 +9,7 @@
 //   rehearse(calls)                           // sees to it that the calls, when they are made, allocate nothing
 //   require_memory(bytes, what)               // an error, where they are not to be had
 //   upload(to, from, count), download(...)    // copies, when the device comes to it
+//   copy(to, from, count)                     // the same, wherever the caller's side lies
 //   class Guard                               // stands where the device of its number is used
 //   class Memory                              // so many bytes: data()
 //   class Mirror                              // the same, zero at first, and the host's copy of it
@@ -154,13 +155,14 @@ class CallMemory {
     memory_.emplace(device, bytes());
     slots_.point_into(memory_->data());
   }
-  /// `slot` points to what the caller has at `given`, once the device comes to the calls.
-  template <class T>
-  void send(Device& device, const T*& slot, const T* given, std::int64_t count = -1) {
+  /// `slot` points to what the caller has at `given`, once the device comes to the calls. `carrier`: the device, or
+  /// what else copies to it.
+  template <class Carrier, class T>
+  void send(Carrier& carrier, const T*& slot, const T* given, std::int64_t count = -1) {
     if constexpr (Device::is_host)
       slot = given;
     else
-      device.upload(const_cast<T*>(slot), given, count < 0 ? slots_.count_of(slot) : count);
+      carrier.copy(const_cast<T*>(slot), given, count < 0 ? slots_.count_of(slot) : count);
   }
   /// Calls write to `slot`; fetch() after them brings it to `given`.
   template <class T>
@@ -170,7 +172,7 @@ class CallMemory {
   template <class T>
   void fetch(Device& device, T* given, T*& slot, std::int64_t count = -1) {
     if constexpr (!Device::is_host)
-      device.download(given, static_cast<const T*>(slot), count < 0 ? slots_.count_of(slot) : count);
+      device.copy(given, static_cast<const T*>(slot), count < 0 ? slots_.count_of(slot) : count);
   }
 
  private:
@@ -210,21 +212,35 @@ class Losses {
       std::memcpy(at, loss, sizeof(T));
     else
       device.download(reinterpret_cast<T*>(at), loss, 1);
+    read_as<T>(i);
+  }
+  /// Once the device is synchronized.
+  double sum() const { return sum_of(memory_.data()); }
+
+  /// Instead of fetch(): on a device, `loss` as it finds it, in its own memory `at`, which has bytes() bytes.
+  template <class T>
+  void keep(Device& device, std::size_t i, const T* loss, char* at) {
+    device.copy(reinterpret_cast<T*>(at + i * sizeof(double)), loss, 1);
+    read_as<T>(i);
+  }
+  /// Of what was kept, and is on the host now.
+  double sum_of(const char* kept) const {
+    double sum = 0;
+    for (std::size_t i = 0; i < numbers_.size(); ++i)
+      if (numbers_[i] != nullptr) sum += numbers_[i](kept + i * sizeof(double));
+    return sum;
+  }
+  std::size_t bytes() const { return numbers_.size() * sizeof(double); }
+
+ private:
+  template <class T>
+  void read_as(std::size_t i) {
     numbers_[i] = [](const char* number) {
       T value;
       std::memcpy(&value, number, sizeof value);
       return static_cast<double>(value);
     };
   }
-  /// Once the device is synchronized.
-  double sum() const {
-    double sum = 0;
-    for (std::size_t i = 0; i < numbers_.size(); ++i)
-      if (numbers_[i] != nullptr) sum += numbers_[i](memory_.data() + i * sizeof(double));
-    return sum;
-  }
-
- private:
   typename Device::PinnedMemory memory_;
   std::vector<double (*)(const char* number)> numbers_;
 };
@@ -243,6 +259,11 @@ class HyperMemory {
   void send(Device& device) {
     if constexpr (!Device::is_host)
       device.upload(memory_.data(), static_cast<const char*>(next_.data()), sizeof(Hyper));
+  }
+  /// By another carrier than the device, instead of set() and send().
+  template <class Carrier>
+  void send_ahead(Carrier& carrier, const Hyper& numbers) {
+    carrier.copy(memory_.data(), static_cast<const char*>(static_cast<const void*>(&numbers)), sizeof(Hyper));
   }
   const Hyper* data() const {
     return static_cast<const Hyper*>(static_cast<const void*>(Device::is_host ? next_.data() : memory_.data()));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <deque>
 #include <exception>
 #include <limits>
 #include <memory>
@@ -139,6 +140,15 @@ double accuracy_of(const Evaluation& e) {
   return static_cast<double>(e.correct) / static_cast<double>(std::max<std::int64_t>(e.labels, 1));
 }
 
+/// A step of an epoch, from where it begins.
+struct EpochStep {
+  std::int64_t number, position, draws;  ///< steps, samples and draws before it
+  std::int64_t parts, batches, samples;  ///< this rank's parts; all ranks' batches, and the samples in them
+  bool is_logged, is_saved;
+  double scale;               ///< of its gradients
+  std::int64_t finished = 0;  ///< of its parts
+};
+
 class Trainer {
  public:
   Trainer(TrainableModel& model, Options options, const Arguments& arguments)
@@ -166,13 +176,14 @@ class Trainer {
   void load_initial_weights(bool required);
   void resume();
   bool train_epoch();
+  void finish_step(const EpochStep& step);
   std::optional<Evaluation> evaluate();
   void finish_epoch(const Stopwatch& watch);
   void begin_next_epoch();
   void watch_loss(double loss);
   bool has_waited() const { return options_.patience > 0 && state_.waited >= options_.patience; }
   void save();
-  void set_learning_rates();
+  void set_learning_rates(std::int64_t steps);
   void prepare_schedules();
   std::int64_t steps_from(std::int64_t position) const;
   void require_parts(std::int64_t batches) const;
@@ -351,9 +362,10 @@ void Trainer::require_rates_of_all_steps() const {
   }
 }
 
-void Trainer::set_learning_rates() {
+/// Of the step behind so many.
+void Trainer::set_learning_rates(std::int64_t steps) {
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    const std::int64_t done = state_.step - model_.skipped(g);
+    const std::int64_t done = steps - model_.skipped(g);
     if (!groups_[g].schedule.covers(done))
       throw Error("training", std::string("step ") + std::to_string(done + 1),
                   "at most " + std::to_string(groups_[g].schedule.covered_steps()) +
@@ -598,26 +610,72 @@ bool Trainer::train_epoch() {
   const std::int64_t end = state_.drop_last ? n - n % batch : n;
   Progress progress(epoch_title().c_str(), end, start, ranks_.is_first() && !profiler_);
   const std::int64_t ranks = replicas();
-  while (state_.position < end) {
-    if (stop_signal() != 0 || (options_.steps > 0 && state_.step >= options_.steps)) return false;
+  // On a device the next step is begun before the last one's loss is known, unless it asks for what that leaves.
+  const bool runs_ahead = description_.on_device && !description_.scales_loss && numbers_.empty() && !profiler_ &&
+                          pipeline_ == nullptr && ranks_.size() == 1;
+  std::deque<EpochStep> begun;
+  std::int64_t parts_under_way = 0;
+  const auto conclude = [&](const EpochStep& step) {
+    finish_step(step);
+    progress.update(state_.position, mean_loss(), state_.position - start);
+    if (step.is_saved) save();
+  };
+  const auto finish_part = [&] {
+    EpochStep& step = begun.front();
+    if (step.finished == 0) sums_[0] = 0;
+    sums_[0] += model_.finish_step();
+    --parts_under_way;
+    if (++step.finished < step.parts) return;
+    conclude(step);
+    begun.pop_front();
+  };
+  bool stopped = false;
+  for (std::int64_t position = state_.position, number = state_.step, draws = state_.draws; position < end;) {
+    stopped = stop_signal() != 0 || (options_.steps > 0 && number >= options_.steps);
+    if (stopped) break;
     // The last step of an epoch has the batches that are left; those that do not go round the ranks are left out.
-    const std::int64_t left = (end - state_.position + batch - 1) / batch;
+    const std::int64_t left = (end - position + batch - 1) / batch;
     const std::int64_t all = std::min(state_.accumulation_steps, left / ranks * ranks), parts = all / ranks;
     if (parts == 0) break;
-    set_learning_rates();
-    const bool is_logged = logs_ && (state_.step + 1) % options_.log_every == 0;
-    const double scale = is_logged ? model_.loss_scale() : 1;  // the step changes it
-    StepNumbers numbers{.learning_rates = rates_.data(), .step = state_.step + 1, .seed = state_.seed, .parts = parts};
+    const std::int64_t samples = std::min(all * batch, end - position);
+    set_learning_rates(number);
+    const bool is_logged = logs_ && (number + 1) % options_.log_every == 0;
+    const bool is_saved =
+        options_.checkpoint_every > 0 && (number + 1) % options_.checkpoint_every == 0 && position + samples < end;
+    const EpochStep step{.number = number,
+                         .position = position,
+                         .draws = draws,
+                         .parts = parts,
+                         .batches = all,
+                         .samples = samples,
+                         .is_logged = is_logged,
+                         .is_saved = is_saved,
+                         .scale = is_logged ? model_.loss_scale() : 1};  // the step changes it
+    StepNumbers numbers{.learning_rates = rates_.data(), .step = number + 1, .seed = state_.seed, .parts = parts};
     // The batches of a step are dealt out to the ranks one by one. A batch has the same random numbers wherever it is
     // computed.
     const auto part_of = [&](std::int64_t part, Batch& to) {
       const std::int64_t place = part * ranks + replica();
       numbers.part = part;
-      numbers.draw = state_.draws + place + 1;
-      const std::int64_t first = state_.position + place * batch, count = std::min(batch, end - first);
+      numbers.draw = step.draws + place + 1;
+      const std::int64_t first = step.position + place * batch, count = std::min(batch, end - first);
       source_->fill(to, count, [&](std::int64_t i) { return shuffle ? order[first + i] : first + i; });
       return StagePart{to.pointers(), count, numbers};
     };
+    position += samples;
+    number += 1;
+    draws += all;
+    if (runs_ahead) {
+      begun.push_back(step);
+      for (std::int64_t part = 0; part < parts; ++part) {
+        const StagePart own = part_of(part, *batch_);
+        model_.begin_step(own.inputs, own.batch, own.numbers);
+        ++parts_under_way;
+        while (parts_under_way > 1) finish_part();
+      }
+      while ((is_logged || is_saved) && parts_under_way > 0) finish_part();
+      continue;
+    }
     std::fill(sums_.begin(), sums_.end(), 0.0);
     if (pipeline_ != nullptr) {
       sums_[0] = pipeline_->step(
@@ -634,52 +692,54 @@ bool Trainer::train_epoch() {
       }
       if (profiler_) profiler_->end_step();
     }
-    const std::int64_t samples = std::min(all * batch, end - state_.position);
-    if (!counts()) std::fill(sums_.begin(), sums_.end(), 0.0);
-    ranks_.sum(sums_.data(), sums_.size());
-    agree_on_stop();
-    const double loss = sums_[0] / static_cast<double>(all);
-    const bool is_number = std::isfinite(loss);
-    if (!is_number && !description_.scales_loss) fail_on_loss(loss);
-    for (std::size_t i = 0; i < numbers_.size(); ++i) {
-      double& result = sums_[1 + i];
-      if (is_floating(numbers_[i].dtype)) {  // the mean of the parts; whole numbers add up
-        result /= static_cast<double>(all);
-        if (is_number) state_.result_sums[i] += result * static_cast<double>(samples);
-      } else {
-        state_.result_sums[i] += result;
-      }
-    }
-    state_.step += 1;
-    state_.draws += all;
-    state_.position += samples;
-    if (is_number) {  // a step that is skipped because of its loss leaves the epoch's means as they are
-      state_.loss_sum += loss * static_cast<double>(samples);
-      state_.counted += samples;
-    }
-    progress.update(state_.position, mean_loss(), state_.position - start);
-    const std::optional<double> norm = is_logged ? gradient_norm(scale) : std::nullopt;
-    if (is_logged && log_.enabled()) {
-      json_.clear();
-      json_.begin_object()
-          .key("event")
-          .value("step")
-          .key("step")
-          .value(state_.step)
-          .key("epoch")
-          .value(state_.epoch + 1)
-          .key("loss")
-          .value(loss);
-      write_rates();
-      if (norm) json_.key("gradient_norm").value(*norm);
-      if (!numbers_.empty()) json_.key("results").begin_object();
-      for (std::size_t i = 0; i < numbers_.size(); ++i) json_.key(numbers_[i].path).value(sums_[1 + i]);
-      if (!numbers_.empty()) json_.end_object();
-      log_.write(json_.end_object());
-    }
-    if (options_.checkpoint_every > 0 && state_.step % options_.checkpoint_every == 0 && state_.position < end) save();
+    conclude(step);
   }
-  return stop_signal() == 0;
+  while (parts_under_way > 0) finish_part();
+  return !stopped && stop_signal() == 0;
+}
+
+/// Of a step whose losses and results are in sums_: what the run knows of it, and the line of the log.
+void Trainer::finish_step(const EpochStep& step) {
+  if (!counts()) std::fill(sums_.begin(), sums_.end(), 0.0);
+  ranks_.sum(sums_.data(), sums_.size());
+  agree_on_stop();
+  const double loss = sums_[0] / static_cast<double>(step.batches);
+  const bool is_number = std::isfinite(loss);
+  if (!is_number && !description_.scales_loss) fail_on_loss(loss);
+  for (std::size_t i = 0; i < numbers_.size(); ++i) {
+    double& result = sums_[1 + i];
+    if (is_floating(numbers_[i].dtype)) {  // the mean of the parts; whole numbers add up
+      result /= static_cast<double>(step.batches);
+      if (is_number) state_.result_sums[i] += result * static_cast<double>(step.samples);
+    } else {
+      state_.result_sums[i] += result;
+    }
+  }
+  state_.step += 1;
+  state_.draws += step.batches;
+  state_.position += step.samples;
+  if (is_number) {  // a step that is skipped because of its loss leaves the epoch's means as they are
+    state_.loss_sum += loss * static_cast<double>(step.samples);
+    state_.counted += step.samples;
+  }
+  const std::optional<double> norm = step.is_logged ? gradient_norm(step.scale) : std::nullopt;
+  if (!step.is_logged || !log_.enabled()) return;
+  json_.clear();
+  json_.begin_object()
+      .key("event")
+      .value("step")
+      .key("step")
+      .value(state_.step)
+      .key("epoch")
+      .value(state_.epoch + 1)
+      .key("loss")
+      .value(loss);
+  write_rates();
+  if (norm) json_.key("gradient_norm").value(*norm);
+  if (!numbers_.empty()) json_.key("results").begin_object();
+  for (std::size_t i = 0; i < numbers_.size(); ++i) json_.key(numbers_[i].path).value(sums_[1 + i]);
+  if (!numbers_.empty()) json_.end_object();
+  log_.write(json_.end_object());
 }
 
 /// Behind a part of a step.
@@ -756,7 +816,7 @@ void Trainer::follow_plateaus(const std::optional<Evaluation>& evaluation, doubl
   for (std::size_t g = 0; g < groups_.size(); ++g) state_.reduced_lrs[g] = groups_[g].lr;
   ranks_.broadcast(state_.reduced_lrs.data(), state_.reduced_lrs.size() * sizeof(double));
   for (std::size_t g = 0; g < groups_.size(); ++g) groups_[g].lr = state_.reduced_lrs[g];
-  set_learning_rates();
+  set_learning_rates(state_.step);
   std::printf("  learning rate%s reduced to", groups_.size() > 1 ? "s" : "");
   for (const double rate : rates_) std::printf(" %g", rate);
   std::printf("\n");
@@ -1147,7 +1207,7 @@ void Trainer::bench() {
   const Stopwatch total;
   // Two calls warm up; then the number that was asked for, or at least five and as many as the time allows.
   for (std::int64_t i = -2;; ++i) {
-    set_learning_rates();
+    set_learning_rates(state_.step);
     const Stopwatch watch;
     StepNumbers numbers{.learning_rates = rates_.data(), .step = state_.step + 1, .seed = options_.seed};
     if (pipeline_ != nullptr) {
@@ -1211,7 +1271,7 @@ void Trainer::profile() {
   batch_->randomize(description_.inputs, options_.seed);
   begin_profile(options_.batch, {});
   for (; !profiler_->is_done(); ++state_.step) {
-    set_learning_rates();
+    set_learning_rates(state_.step);
     StepNumbers numbers{.learning_rates = rates_.data(),
                         .step = state_.step + 1,
                         .seed = options_.seed,

@@ -157,6 +157,12 @@ class TrainableModel {
   /// Forward, backward, update; returns the loss. `inputs` are in the order of the description, 64-byte aligned,
   /// `batch` samples each.
   virtual double step(const void* const* inputs, std::int64_t batch, const StepNumbers& numbers) = 0;
+  /// Of a model on a device alone: step() in two calls, so that the device goes on while the host prepares what comes
+  /// next. Two may be under way. begin_step() has read the inputs when it returns; finish_step() returns the loss of
+  /// the earliest that was begun.
+  virtual void begin_step(const void* const* /* inputs */, std::int64_t /* batch */, const StepNumbers& /* numbers */) {
+  }
+  virtual double finish_step() { return 0; }
   /// Of a model that has stages; nullptr: it has none.
   virtual Pipeline* pipeline() { return nullptr; }
   /// How many steps the optimizer of a parameter group has skipped: its schedule has not come further.

@@ -150,6 +150,9 @@ class Builder {
       out_.pipeline.pipeline = true;
     }
     describe_ranks(graph, options, out_.names, style_);
+    if (out_.names.training)
+      style_.api_headers.insert(style_.api_headers.end(), style_.training_headers.begin(),
+                                style_.training_headers.end());
     out_.names.needs = style_.needs;
     out_.names.purpose = out_.names.training ? "A training program and library" : "An inference program and library";
     const std::string licence = fmt::format(

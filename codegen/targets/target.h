@@ -40,15 +40,16 @@ struct TargetStyle {
   CallStyle calls;
   std::string model_extension = ".cpp";
   std::string execution_type = "Threads", execution_name = "threads";
-  std::vector<std::string> program_headers = {};  ///< kernels' files that program.h includes
-  std::string scalar_math = "";                   ///< the file of what functors call
-  std::string device_type = "";                   ///< of model_api.*, as runtime_min/session.h has it
-  std::vector<std::string> api_headers = {};      ///< what declares it
-  std::string predictions_header = "";            ///< the file of the largest score of a row; empty: scores are read
-  std::vector<std::string> words = {};            ///< that its text has of kernels/ beside calls and types
-  std::vector<TargetLibrary> libraries = {};      ///< in the order of linking
-  std::string needs = "";                         ///< "nothing but a C++20 compiler ..."
-  bool on_device = false;                         ///< the model's memory is not the host's
+  std::vector<std::string> program_headers = {};   ///< kernels' files that program.h includes
+  std::string scalar_math = "";                    ///< the file of what functors call
+  std::string device_type = "";                    ///< of model_api.*, as runtime_min/session.h has it
+  std::vector<std::string> api_headers = {};       ///< what declares it
+  std::vector<std::string> training_headers = {};  ///< the same, of what trains alone
+  std::string predictions_header = "";             ///< the file of the largest score of a row; empty: scores are read
+  std::vector<std::string> words = {};             ///< that its text has of kernels/ beside calls and types
+  std::vector<TargetLibrary> libraries = {};       ///< in the order of linking
+  std::string needs = "";                          ///< "nothing but a C++20 compiler ..."
+  bool on_device = false;                          ///< the model's memory is not the host's
   std::string relu_trait = "";  ///< a template that is specialised for the functor "relu", which the libraries know
   /// The folder of CMakeLists.txt and levels.inc.
   std::string templates = "";

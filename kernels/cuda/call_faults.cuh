@@ -15,6 +15,7 @@
 #ifndef __CUDACC_RTC__
 #include <cstring>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 
@@ -128,12 +129,20 @@ class CallFaults {
   /// Waits for the stream; index_error or value_error where something was found, which is then forgotten.
   void require_none(cudaStream_t stream) {
     call_fault found{};
-    GRAVEN_CUDA(cudaMemcpyAsync(&found, fault(), sizeof found, cudaMemcpyDeviceToHost, stream));
+    fetch(&found, stream);
     GRAVEN_CUDA(cudaStreamSynchronize(stream));
-    if (found.call == 0) return;
+    if (found.call != 0) fail(found, stream);
+  }
+  /// Copies it to memory of the host when the stream comes to it.
+  void fetch(void* to, cudaStream_t stream) const {
+    GRAVEN_CUDA(cudaMemcpyAsync(to, fault(), sizeof(call_fault), cudaMemcpyDeviceToHost, stream));
+  }
+  /// The error of something that was found, which is then forgotten.
+  [[noreturn]] void fail(const call_fault& found, cudaStream_t stream) {
     clear(stream);
     for (const auto& [call, number] : calls_)
       if (number == found.call) fail(call, found);
+    throw std::logic_error("CUDA: a fault of a call that nobody has registered");
   }
 
  private:

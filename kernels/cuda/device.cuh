@@ -60,6 +60,11 @@ class CudaDevice {
   void download(T* to, const T* from, std::int64_t count) {
     copy(to, from, count, cudaMemcpyDeviceToHost);
   }
+  /// The same, wherever either side lies.
+  template <class T>
+  void copy(T* to, const T* from, std::int64_t count) {
+    copy(to, from, count, cudaMemcpyDefault);
+  }
 
  private:
   explicit CudaDevice(const Guard&) {}  // the context is the current device's

@@ -146,6 +146,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
       return as_error(driver().copy_to_host(to, address_of(from), bytes, stream));
     case cudaMemcpyDeviceToDevice:
       return as_error(driver().copy_on_device(address_of(to), address_of(from), bytes, stream));
+    case cudaMemcpyDefault:
+      break;
   }
   return cudaErrorInvalidValue;
 }

@@ -21,7 +21,8 @@
 // own; Weights may be shared by all, and replaced in a Model at any time. Errors arrive as std::runtime_error. A C
 // interface follows at the end; it turns errors into codes.
 {% if on_device %}
-// Every call leaves the thread's current CUDA device as it was.
+// Every call leaves the thread's current CUDA device as it was. Inputs and outputs may lie on the device; enqueue() does
+// not wait, and use_stream() chooses the stream.
 {% if length(symbols) > 0 %}
 // Sizes below the largest have the libraries' descriptors made at their first forward(), and memory, should a library
 // want more scratch for less.
@@ -41,6 +42,10 @@
 #define GRAVEN_API
 #endif
 
+{% if on_device %}
+struct CUstream_st; /* what a cudaStream_t points to */
+
+{% endif %}
 #ifdef __cplusplus
 #include <cstddef>
 #include <cstdint>
@@ -99,7 +104,22 @@ class GRAVEN_API Model {
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
 
+{% if on_device %}
+  /// Each of these lies on the host or on the device. Waits for the outputs.
   void forward(@{ parameters }@, @{ output_parameters }@);
+  /// The same, but returns as soon as the stream has been given the work: it is done behind what the stream was given
+  /// before. Until wait(), or until the caller's stream has come there, inputs stay as they are, and outputs are
+  /// undefined. Memory of the host that is not page-locked makes this wait for its copies.
+  void enqueue(@{ parameters }@, @{ output_parameters }@);
+  /// Waits for what was enqueued; here the error arrives where a number in it was out of range.
+  void wait();
+  /// Has the device's work go to the caller's stream, which is ordered with what else the caller gives it and must
+  /// outlive the model, or the next use_stream(); nullptr: to one of the model's own, as at first. Waits for what was
+  /// given to the one before.
+  void use_stream(CUstream_st* stream);
+{% else %}
+  void forward(@{ parameters }@, @{ output_parameters }@);
+{% endif %}
 {% if on_device %}
   /// Uses other weights, which must lie on the same device, from the next forward() on.
 {% else %}
@@ -151,6 +171,12 @@ GRAVEN_API int @{ namespace }@_create(const @{ namespace }@_weights* weights,
 GRAVEN_API void @{ namespace }@_destroy(@{ namespace }@_model* model);
 GRAVEN_API int @{ namespace }@_use(@{ namespace }@_model* model, const @{ namespace }@_weights* weights);
 GRAVEN_API int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@, @{ c_output_parameters }@);
+{% if on_device %}
+/* As forward(), without waiting for the outputs; wait; the stream that the work goes to, NULL: the model's own. */
+GRAVEN_API int @{ namespace }@_enqueue(@{ namespace }@_model* model, @{ c_parameters }@, @{ c_output_parameters }@);
+GRAVEN_API int @{ namespace }@_wait(@{ namespace }@_model* model);
+GRAVEN_API int @{ namespace }@_use_stream(@{ namespace }@_model* model, struct CUstream_st* stream);
+{% endif %}
 {% for symbol in symbols %}
 /* The largest @{ symbol.identifier }@; any from @{ symbol.least }@ on will do. */
 GRAVEN_API int64_t @{ namespace }@_maximum_@{ symbol.identifier }@(void);

@@ -160,7 +160,21 @@ Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 
+{% if on_device %}
 void Model::forward(@{ parameters }@, @{ output_parameters }@) {
+  enqueue(@{ argument_names }@, @{ output_names }@);
+  wait();
+}
+
+void Model::wait() {
+  const Device::Guard guard(memory_->device.number());
+  memory_->device.synchronize();
+}
+
+void Model::enqueue(@{ parameters }@, @{ output_parameters }@) {
+{% else %}
+void Model::forward(@{ parameters }@, @{ output_parameters }@) {
+{% endif %}
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
 {% for symbol in symbols %}
@@ -185,7 +199,9 @@ void Model::forward(@{ parameters }@, @{ output_parameters }@) {
   own.outputs.fetch(own.device, @{ output.converted }@, own.out.@{ output.member }@{% if length(symbols) > 0 %},
                     @{ output.count_in_step }@{% endif %});
 {% endfor %}
+{% if not on_device %}
   own.device.synchronize();
+{% endif %}
 }
 
 void Model::use(std::shared_ptr<const Weights> weights) {
@@ -197,12 +213,20 @@ void Model::use(std::shared_ptr<const Weights> weights) {
                                ", found on device " + std::to_string(found));
 {% endif %}
   const Device::Guard guard(memory_->device.number());
+{% if on_device %}
+  memory_->device.execution().synchronize();  // what was enqueued still reads those before
+{% endif %}
   memory_->weights = std::move(weights);
   memory_->calls.forget();  // they read the others
 }
 
 {% if on_device %}
 void Model::use_cuda_graph(bool on) { memory_->device.record_calls(on); }
+
+void Model::use_stream(CUstream_st* stream) {
+  const Device::Guard guard(memory_->device.number());
+  memory_->device.execution().use_stream(stream);
+}
 
 {% endif %}
 const char* Model::level() const { return memory_->program.level; }

@@ -172,27 +172,20 @@ class Program final : public runtime::TrainableModel {
   std::vector<Variable> states() override { return variables(model_->states()); }
   double step(const void* const* inputs, std::int64_t@{ batch_if_passed }@,
               const runtime::StepNumbers& numbers) override {
-{% if pipeline %}
     return model_->step(@{ erased_arguments }@, hyper_of(numbers));
   }
+{% if pipeline %}
   runtime::Pipeline* pipeline() override {
     if (!pipeline_) pipeline_.emplace(static_cast<runtime::StagedModel&>(*this));
     return &*pipeline_;
   }
-{% else %}
-    @{ namespace }@::Hyper hyper;
-{% if group_count > 0 %}
-    std::memcpy(hyper.learning_rates, numbers.learning_rates, sizeof hyper.learning_rates);
 {% endif %}
-    hyper.step = numbers.step;
-    hyper.seed = numbers.seed;
-{% if accumulates %}
-    hyper.part = numbers.part;
-    hyper.parts = numbers.parts;
-    hyper.draw = numbers.draw;
-{% endif %}
-    return model_->step(@{ erased_arguments }@, hyper);
+{% if on_device %}
+  void begin_step(const void* const* inputs, std::int64_t@{ batch_if_passed }@,
+                  const runtime::StepNumbers& numbers) override {
+    model_->begin_step(@{ erased_arguments }@, hyper_of(numbers));
   }
+  double finish_step() override { return model_->finish_step(); }
 {% endif %}
 {% if scales_loss %}
   std::int64_t skipped(std::size_t group) override {
@@ -281,7 +274,6 @@ class Program final : public runtime::TrainableModel {
 @{ measuring_overrides }@
 
  private:
-{% if pipeline %}
   static @{ namespace }@::Hyper hyper_of(const runtime::StepNumbers& numbers) {
     @{ namespace }@::Hyper hyper;
 {% if group_count > 0 %}
@@ -289,11 +281,14 @@ class Program final : public runtime::TrainableModel {
 {% endif %}
     hyper.step = numbers.step;
     hyper.seed = numbers.seed;
+{% if accumulates %}
     hyper.part = numbers.part;
     hyper.parts = numbers.parts;
     hyper.draw = numbers.draw;
+{% endif %}
     return hyper;
   }
+{% if pipeline %}
 
   // What the pipeline asks for.
   int stages() const override { return @{ namespace }@::Model::stages; }
@@ -330,6 +325,7 @@ class Program final : public runtime::TrainableModel {
   std::vector<std::vector<runtime::Crossing>> crossings_;  ///< by slot
   std::optional<runtime::StagePipeline> pipeline_;
 {% endif %}
+
   std::unique_ptr<@{ namespace }@::Model> model_;
 {% if length(other_symbols) > 0 %}
   std::int64_t sizes_[@{ length(other_symbols) }@] = {@{ largest_sizes }@};

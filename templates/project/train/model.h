@@ -49,6 +49,10 @@
 #define GRAVEN_API
 #endif
 
+{% if on_device %}
+struct CUstream_st; /* what a cudaStream_t points to */
+
+{% endif %}
 #ifdef __cplusplus
 #include <cstddef>
 #include <cstdint>
@@ -125,6 +129,14 @@ class GRAVEN_API Model {
   /// Where a gradient of an optimizer is infinite or NaN, that optimizer's step is skipped.
 {% endif %}
   double step(@{ parameters }@, const Hyper& hyper);
+{% if on_device %}
+  /// The same in two calls, so that the device goes on while the host prepares what comes next: begin_step() gives it a
+  /// step and returns, finish_step() waits for the earliest that was begun and returns its loss. Two may be under way.
+  /// Inputs on the host are copied before begin_step() returns; memory for that is taken by the first. Where a number
+  /// in the data was out of range, finish_step() has the error, and what was begun behind it is dropped.
+  void begin_step(@{ parameters }@, const Hyper& hyper);
+  double finish_step();
+{% endif %}
 {% if updates_in_backward %}
   /// The forward phase of a step, as it is in training; returns the loss. Backward updates each parameter as soon as
   /// its gradient is there, so the rest of the step is not to be had apart, and no gradient outlives it.
@@ -233,6 +245,10 @@ class GRAVEN_API Model {
   /// Whether calls are recorded as a CUDA graph when they are first made and replayed from then on, as they are unless
   /// this says otherwise; false gives them to the device one by one, for profilers and debuggers.
   void use_cuda_graph(bool on);
+  /// Has the device's work go to the caller's stream, which is ordered with what else the caller gives it and must
+  /// outlive the model, or the next use_stream(); nullptr: to one of the model's own, as at first. Waits for what was
+  /// given to the one before.
+  void use_stream(CUstream_st* stream);
   /// "cuda".
 {% else %}
   /// The instruction-set level that was chosen.
@@ -268,6 +284,14 @@ GRAVEN_API void @{ namespace }@_destroy(@{ namespace }@_model* model);
 GRAVEN_API int @{ namespace }@_step(@{ namespace }@_model* model, @{ c_parameters }@,
                                     const double* learning_rates, int64_t step{% if random %}, int64_t seed{% endif %},
                                     double* loss);
+{% if on_device %}
+/* A step in two calls: two may be begun before one is finished. Inputs of all calls may lie on the device; the stream
+   that work goes to, NULL: the model's own. */
+GRAVEN_API int @{ namespace }@_begin_step(@{ namespace }@_model* model, @{ c_parameters }@,
+                                          const double* learning_rates, int64_t step{% if random %}, int64_t seed{% endif %});
+GRAVEN_API int @{ namespace }@_finish_step(@{ namespace }@_model* model, double* loss);
+GRAVEN_API int @{ namespace }@_use_stream(@{ namespace }@_model* model, struct CUstream_st* stream);
+{% endif %}
 GRAVEN_API int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@{% if random %}, int64_t step,
                                        int64_t seed{% endif %}, double* loss);
 {% if not updates_in_backward %}

@@ -165,8 +165,14 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     return {device.execution(), in, param, {% if not updates_in_backward %}grad, {% endif %}state, buf, hyper};
 {% endif %}
   }
+{% if on_device %}
+  /// Sends the inputs on their way, by the device or ahead of it. What the arena holds is no backward phase's any more.
+  template <class Carrier>
+  Step step_by(Carrier& carrier, @{ parameters }@) {
+{% else %}
   /// Sends the inputs on their way. What the arena holds is no backward phase's any more.
   Step step(@{ parameters }@) {
+{% endif %}
     Step step = whole_step();
 {% for symbol in symbols %}
     runtime::require_size("@{ symbol.identifier }@", @{ symbol.identifier }@, @{ symbol.given_least }@,
@@ -174,12 +180,15 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     step.size.@{ symbol.identifier }@ = @{ symbol.identifier }@;
 {% endfor %}
 {% for input in inputs %}
-    inputs.send(device, in.@{ input.member }@, @{ input.converted }@{% if length(symbols) > 0 %},
-                @{ input.count_in_step }@{% endif %});
+    inputs.send({% if on_device %}carrier{% else %}device{% endif %}, in.@{ input.member }@,
+                @{ input.converted }@{% if length(symbols) > 0 %}, @{ input.count_in_step }@{% endif %});
 {% endfor %}
     order.begin();
     return step;
   }
+{% if on_device %}
+  Step step(@{ parameters }@) { return step_by(device, @{ argument_names }@); }
+{% endif %}
   /// Asks for the loss as it is now.
   void fetch_loss() {
 {% for loss in losses %}
@@ -191,6 +200,15 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     device.synchronize();
     return losses.sum();
   }
+{% if on_device %}
+  /// Leaves the loss as it is now to a step that was begun.
+  void keep_loss() {
+{% for loss in losses %}
+    losses.keep(device, @{ loop.index }@, const_cast<const @{ loss.element }@*>(@{ loss.expression }@),
+                ahead->results());
+{% endfor %}
+  }
+{% endif %}
   /// A forward phase or an update changes what the host has copies of.
   void outdate() {
     weights.memory().outdate();
@@ -261,6 +279,10 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   Device::Calls step_calls, forward_calls, evaluation_calls;
 {% if not updates_in_backward %}
   Device::Calls backward_calls, update_calls;
+{% endif %}
+{% if on_device %}
+  Device::Calls ahead_calls;
+  std::optional<StepsAhead> ahead;  ///< from the first begin_step() on
 {% endif %}
 {% if on_device %}
 #if defined(GRAVEN_NVTX)
@@ -383,6 +405,51 @@ double Model::step(@{ parameters }@, const Hyper& hyper) {
 {% endif %}
 }
 
+{% if on_device %}
+void Model::begin_step(@{ parameters }@, const Hyper& hyper) {
+  require_step(hyper);
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+{% if accumulates %}
+  own.order.require_part(hyper.part, hyper.parts);
+{% endif %}
+  if (!own.ahead)
+    own.ahead.emplace(own.device.execution(), own.inputs.bytes() + aligned(sizeof hyper), own.losses.bytes());
+  own.ahead->begin();
+  const Step step = own.step_by(*own.ahead, @{ argument_names }@);
+  own.numbers.send_ahead(*own.ahead, {% if accumulates %}complete(hyper){% else %}hyper{% endif %});
+  own.ahead->arrive();
+  own.outdate();
+{% if not updates_in_backward %}
+  own.gradients.memory().outdate();
+{% endif %}
+{% if accumulates %}
+  const bool last = hyper.part + 1 == hyper.parts;
+  own.ahead_calls.run(own.device, {@{ symbol_list }@{% if length(symbols) > 0 %}, {% endif %}last}, [&] {
+{% else %}
+  own.ahead_calls.run(own.device, {@{ symbol_list }@}, [&] {
+{% endif %}
+    own.program.forward(step);
+    own.program.backward(step);
+    own.keep_loss();
+{% if has_update %}
+    {% if accumulates %}if (last) {% endif %}own.program.update(step);
+{% endif %}
+  });
+  own.ahead->end();
+{% if accumulates %}
+  own.order.did_part(hyper.part, hyper.parts);
+{% endif %}
+}
+
+double Model::finish_step() {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  if (!own.ahead) throw std::runtime_error("finish_step: expected a step under way, found none");
+  return own.losses.sum_of(own.ahead->finish());
+}
+
+{% endif %}
 {% if pipeline %}
 void Model::set_slots(int count) {
   Memory& own = *memory_;
@@ -592,6 +659,11 @@ void Model::write_back_gradients() {
 
 {% endif %}
 void Model::use_cuda_graph(bool on) { memory_->device.record_calls(on); }
+
+void Model::use_stream(CUstream_st* stream) {
+  const Device::Guard guard(memory_->device.number());
+  memory_->device.execution().use_stream(stream);
+}
 {% endif %}
 
 const char* Model::level() const { return memory_->program.level; }

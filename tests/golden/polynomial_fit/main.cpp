@@ -55,11 +55,7 @@ class Program final : public runtime::TrainableModel {
   std::vector<Variable> weights() override { return variables(model_->parameters()); }
   std::vector<Variable> states() override { return variables(model_->states()); }
   double step(const void* const* inputs, std::int64_t /* batch */, const runtime::StepNumbers& numbers) override {
-    polynomial_fit::Hyper hyper;
-    std::memcpy(hyper.learning_rates, numbers.learning_rates, sizeof hyper.learning_rates);
-    hyper.step = numbers.step;
-    hyper.seed = numbers.seed;
-    return model_->step(static_cast<const float*>(inputs[0]), static_cast<const float*>(inputs[1]), hyper);
+    return model_->step(static_cast<const float*>(inputs[0]), static_cast<const float*>(inputs[1]), hyper_of(numbers));
   }
   std::vector<Variable> gradients() override { return variables(model_->gradients()); }
   runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t /* count */) override {
@@ -81,6 +77,14 @@ class Program final : public runtime::TrainableModel {
   }
 
  private:
+  static polynomial_fit::Hyper hyper_of(const runtime::StepNumbers& numbers) {
+    polynomial_fit::Hyper hyper;
+    std::memcpy(hyper.learning_rates, numbers.learning_rates, sizeof hyper.learning_rates);
+    hyper.step = numbers.step;
+    hyper.seed = numbers.seed;
+    return hyper;
+  }
+
   std::unique_ptr<polynomial_fit::Model> model_;
 };
 

@@ -62,12 +62,12 @@ class Program final : public runtime::TrainableModel {
   std::vector<Variable> weights() override { return variables(model_->parameters()); }
   std::vector<Variable> states() override { return variables(model_->states()); }
   double step(const void* const* inputs, std::int64_t /* batch */, const runtime::StepNumbers& numbers) override {
-    polynomial_fit_cuda::Hyper hyper;
-    std::memcpy(hyper.learning_rates, numbers.learning_rates, sizeof hyper.learning_rates);
-    hyper.step = numbers.step;
-    hyper.seed = numbers.seed;
-    return model_->step(static_cast<const float*>(inputs[0]), static_cast<const float*>(inputs[1]), hyper);
+    return model_->step(static_cast<const float*>(inputs[0]), static_cast<const float*>(inputs[1]), hyper_of(numbers));
   }
+  void begin_step(const void* const* inputs, std::int64_t /* batch */, const runtime::StepNumbers& numbers) override {
+    model_->begin_step(static_cast<const float*>(inputs[0]), static_cast<const float*>(inputs[1]), hyper_of(numbers));
+  }
+  double finish_step() override { return model_->finish_step(); }
   std::vector<Variable> gradients() override { return variables(model_->gradients()); }
   runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t /* count */) override {
     const double loss = model_->evaluate(static_cast<const float*>(inputs[0]), static_cast<const float*>(inputs[1]));
@@ -88,6 +88,14 @@ class Program final : public runtime::TrainableModel {
   }
 
  private:
+  static polynomial_fit_cuda::Hyper hyper_of(const runtime::StepNumbers& numbers) {
+    polynomial_fit_cuda::Hyper hyper;
+    std::memcpy(hyper.learning_rates, numbers.learning_rates, sizeof hyper.learning_rates);
+    hyper.step = numbers.step;
+    hyper.seed = numbers.seed;
+    return hyper;
+  }
+
   std::unique_ptr<polynomial_fit_cuda::Model> model_;
 };
 

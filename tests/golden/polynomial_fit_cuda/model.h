@@ -34,6 +34,8 @@
 #define GRAVEN_API
 #endif
 
+struct CUstream_st; /* what a cudaStream_t points to */
+
 #ifdef __cplusplus
 #include <cstddef>
 #include <cstdint>
@@ -90,6 +92,12 @@ class GRAVEN_API Model {
 
   /// Forward, backward, update. Returns the loss before the update.
   double step(const float* x, const float* y, const Hyper& hyper);
+  /// The same in two calls, so that the device goes on while the host prepares what comes next: begin_step() gives it a
+  /// step and returns, finish_step() waits for the earliest that was begun and returns its loss. Two may be under way.
+  /// Inputs on the host are copied before begin_step() returns; memory for that is taken by the first. Where a number
+  /// in the data was out of range, finish_step() has the error, and what was begun behind it is dropped.
+  void begin_step(const float* x, const float* y, const Hyper& hyper);
+  double finish_step();
   /// The forward phase of a step, as it is in training; returns the loss.
   double forward(const float* x, const float* y);
   /// The gradients of the loss, after forward() with the same inputs.
@@ -120,6 +128,10 @@ class GRAVEN_API Model {
   /// Whether calls are recorded as a CUDA graph when they are first made and replayed from then on, as they are unless
   /// this says otherwise; false gives them to the device one by one, for profilers and debuggers.
   void use_cuda_graph(bool on);
+  /// Has the device's work go to the caller's stream, which is ordered with what else the caller gives it and must
+  /// outlive the model, or the next use_stream(); nullptr: to one of the model's own, as at first. Waits for what was
+  /// given to the one before.
+  void use_stream(CUstream_st* stream);
   /// "cuda".
   const char* level() const;
 
@@ -158,6 +170,12 @@ GRAVEN_API void polynomial_fit_cuda_destroy(polynomial_fit_cuda_model* model);
    points, unless that is NULL. */
 GRAVEN_API int polynomial_fit_cuda_step(polynomial_fit_cuda_model* model, const float* x, const float* y,
                                         const double* learning_rates, int64_t step, double* loss);
+/* A step in two calls: two may be begun before one is finished. Inputs of all calls may lie on the device; the stream
+   that work goes to, NULL: the model's own. */
+GRAVEN_API int polynomial_fit_cuda_begin_step(polynomial_fit_cuda_model* model, const float* x, const float* y,
+                                              const double* learning_rates, int64_t step);
+GRAVEN_API int polynomial_fit_cuda_finish_step(polynomial_fit_cuda_model* model, double* loss);
+GRAVEN_API int polynomial_fit_cuda_use_stream(polynomial_fit_cuda_model* model, struct CUstream_st* stream);
 GRAVEN_API int polynomial_fit_cuda_forward(polynomial_fit_cuda_model* model, const float* x, const float* y,
                                            double* loss);
 /* The gradients of the loss, after a forward with the same arguments; then what the update makes of them. */

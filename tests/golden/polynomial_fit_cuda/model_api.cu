@@ -11,6 +11,7 @@
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/nvtx_ranges.cuh"
+#include "kernels/cuda/steps_ahead.cuh"
 #include "program.h"
 #include "runtime/call_times.h"
 #include "runtime/session.h"
@@ -161,14 +162,16 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 
   /// With the largest sizes that there can be.
   Step whole_step() { return {device.execution(), in, param, grad, state, buf, hyper}; }
-  /// Sends the inputs on their way. What the arena holds is no backward phase's any more.
-  Step step(const float* x, const float* y) {
+  /// Sends the inputs on their way, by the device or ahead of it. What the arena holds is no backward phase's any more.
+  template <class Carrier>
+  Step step_by(Carrier& carrier, const float* x, const float* y) {
     Step step = whole_step();
-    inputs.send(device, in.x, x);
-    inputs.send(device, in.y, y);
+    inputs.send(carrier, in.x, x);
+    inputs.send(carrier, in.y, y);
     order.begin();
     return step;
   }
+  Step step(const float* x, const float* y) { return step_by(device, x, y); }
   /// Asks for the loss as it is now.
   void fetch_loss() { losses.fetch(device, 0, const_cast<const f32*>(buf.loss_fn_sum)); }
   /// The loss that was asked for.
@@ -176,6 +179,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     device.synchronize();
     return losses.sum();
   }
+  /// Leaves the loss as it is now to a step that was begun.
+  void keep_loss() { losses.keep(device, 0, const_cast<const f32*>(buf.loss_fn_sum), ahead->results()); }
   /// A forward phase or an update changes what the host has copies of.
   void outdate() {
     weights.memory().outdate();
@@ -199,6 +204,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   runtime::CallOrder order;
   Device::Calls step_calls, forward_calls, evaluation_calls;
   Device::Calls backward_calls, update_calls;
+  Device::Calls ahead_calls;
+  std::optional<StepsAhead> ahead;  ///< from the first begin_step() on
 #if defined(GRAVEN_NVTX)
   Ranges ranges{device};
 #endif
@@ -269,6 +276,34 @@ double Model::step(const float* x, const float* y, const Hyper& hyper) {
   return own.loss();
 }
 
+void Model::begin_step(const float* x, const float* y, const Hyper& hyper) {
+  require_step(hyper);
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  if (!own.ahead)
+    own.ahead.emplace(own.device.execution(), own.inputs.bytes() + aligned(sizeof hyper), own.losses.bytes());
+  own.ahead->begin();
+  const Step step = own.step_by(*own.ahead, x, y);
+  own.numbers.send_ahead(*own.ahead, hyper);
+  own.ahead->arrive();
+  own.outdate();
+  own.gradients.memory().outdate();
+  own.ahead_calls.run(own.device, {}, [&] {
+    own.program.forward(step);
+    own.program.backward(step);
+    own.keep_loss();
+    own.program.update(step);
+  });
+  own.ahead->end();
+}
+
+double Model::finish_step() {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  if (!own.ahead) throw std::runtime_error("finish_step: expected a step under way, found none");
+  return own.losses.sum_of(own.ahead->finish());
+}
+
 double Model::evaluate(const float* x, const float* y) { return this->forward(x, y); }
 
 void Model::load(const std::string& path) {
@@ -322,6 +357,11 @@ void Model::write_back_gradients() {
 }
 
 void Model::use_cuda_graph(bool on) { memory_->device.record_calls(on); }
+
+void Model::use_stream(CUstream_st* stream) {
+  const Device::Guard guard(memory_->device.number());
+  memory_->device.execution().use_stream(stream);
+}
 
 const char* Model::level() const { return memory_->program.level; }
 
@@ -423,6 +463,33 @@ int polynomial_fit_cuda_step(polynomial_fit_cuda_model* model, const float* x, c
     const double computed = model->model.step(x, y, hyper);
     if (loss != nullptr) *loss = computed;
   });
+}
+
+int polynomial_fit_cuda_begin_step(polynomial_fit_cuda_model* model, const float* x, const float* y,
+                                   const double* learning_rates, int64_t step) {
+  if (model == nullptr) return missing("model");
+  if (learning_rates == nullptr) return missing("learning_rates");
+  if (x == nullptr) return missing("x");
+  if (y == nullptr) return missing("y");
+  return guarded([&] {
+    polynomial_fit_cuda::Hyper hyper;
+    std::memcpy(hyper.learning_rates, learning_rates, sizeof hyper.learning_rates);
+    hyper.step = step;
+    model->model.begin_step(x, y, hyper);
+  });
+}
+
+int polynomial_fit_cuda_finish_step(polynomial_fit_cuda_model* model, double* loss) {
+  if (model == nullptr) return missing("model");
+  return guarded([&] {
+    const double computed = model->model.finish_step();
+    if (loss != nullptr) *loss = computed;
+  });
+}
+
+int polynomial_fit_cuda_use_stream(polynomial_fit_cuda_model* model, CUstream_st* stream) {
+  if (model == nullptr) return missing("model");
+  return guarded([&] { model->model.use_stream(stream); });
 }
 
 int polynomial_fit_cuda_forward(polynomial_fit_cuda_model* model, const float* x, const float* y, double* loss) {

@@ -124,7 +124,12 @@ using cudaStream_t = CUstream_st*;
 struct CUevent_st;
 using cudaEvent_t = CUevent_st*;
 enum { cudaStreamDefault = 0, cudaStreamNonBlocking = 1 };
-enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
+enum cudaMemcpyKind {
+  cudaMemcpyHostToDevice = 1,
+  cudaMemcpyDeviceToHost = 2,
+  cudaMemcpyDeviceToDevice = 3,
+  cudaMemcpyDefault = 4  ///< of projects' calls alone; here an invalid value
+};
 
 cudaError_t cudaGetDeviceCount(int* count);
 /// Makes device 0 the thread's current one where it has none.
