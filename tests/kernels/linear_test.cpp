@@ -41,15 +41,20 @@ double tolerance(std::int64_t length) {
   return tolerance_of::product.f32 * (4 + std::sqrt(static_cast<double>(length)));
 }
 
+/// `product`: of the same x and w, in double.
 template <class Epilogue>
-void check_forward(const linear_config& c, bool with_bias, bool with_residual, const std::string& what) {
+void check_forward(const linear_config& c, const std::vector<double>& product, bool with_bias, bool with_residual,
+                   const std::string& what) {
   const auto x = random_tensor<float>(c.m * c.k, 1), w = random_tensor<float>(c.n * c.k, 2),
              bias = random_tensor<float>(c.n, 3), residual = random_tensor<float>(c.m * c.n, 4);
-  std::vector<double> want(static_cast<std::size_t>(c.m * c.n));
-  const auto xd = converted<double>(x), wd = converted<double>(w), bd = converted<double>(bias),
-             rd = converted<double>(residual);
-  reference::linear<Epilogue>(c, want.data(), xd.data(), wd.data(), with_bias ? bd.data() : nullptr,
-                              with_residual ? rd.data() : nullptr);
+  std::vector<double> want = product;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    if (with_bias) want[i] += double{bias[i % bias.size()]};
+    if constexpr (Epilogue::inputs == 2)
+      want[i] = Epilogue::apply(want[i], double{residual[i]});
+    else
+      want[i] = Epilogue::apply(want[i]);
+  }
   const auto got = with_every_pool(what, [&](Threads& threads) {
     Guarded<float> packed(packed_linear_weight_size(c)), y(c.m * c.n);
     pack_linear_weight(threads, c, packed.data(), w.data());
@@ -80,11 +85,25 @@ void check_forward(const linear_config& c, bool with_bias, bool with_residual, c
 
 TEST(Linear, Forward) {
   for (const auto& c : kShapes) {
-    check_forward<identity>(c, false, false, text(c));
-    check_forward<identity>(c, true, false, text(c) + " bias");
-    check_forward<relu>(c, true, false, text(c) + " bias relu");
-    check_forward<add_relu>(c, true, true, text(c) + " bias add relu");
+    const auto x = random_tensor<double>(c.m * c.k, 1), w = random_tensor<double>(c.n * c.k, 2);
+    std::vector<double> product(static_cast<std::size_t>(c.m * c.n));
+    reference::linear(c, product.data(), x.data(), w.data());
+    check_forward<identity>(c, product, false, false, text(c));
+    check_forward<identity>(c, product, true, false, text(c) + " bias");
+    check_forward<relu>(c, product, true, false, text(c) + " bias relu");
+    check_forward<add_relu>(c, product, true, true, text(c) + " bias add relu");
   }
+}
+
+TEST(Linear, TheReferenceHasBiasAndResidual) {
+  const linear_config c{3, 5, 7};
+  const auto x = random_tensor<double>(21, 1), w = random_tensor<double>(35, 2), bias = random_tensor<double>(5, 3),
+             residual = random_tensor<double>(15, 4);
+  std::vector<double> plain(15), all(15);
+  reference::linear(c, plain.data(), x.data(), w.data());
+  reference::linear<add_relu>(c, all.data(), x.data(), w.data(), bias.data(), residual.data());
+  for (std::size_t i = 0; i < plain.size(); ++i)
+    EXPECT_NEAR(all[i], std::max(plain[i] + bias[i % 5] + residual[i], 0.0), 1e-14) << i;
 }
 
 TEST(Linear, PackingIsTheReferences) {

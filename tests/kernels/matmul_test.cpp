@@ -32,6 +32,20 @@ const Case kCases[] = {
     {1, 1030, 260, 256, false, false}, {8, 130, 272, 250, false, true},
 };
 
+TEST(Matmul, TheReferenceHasBiasAndResidual) {
+  const matmul_config c{.batch = 2, .m = 3, .n = 5, .k = 4, .a_batch_stride = 12, .b_batch_stride = 20};
+  const auto a = random_tensor<double>(24, 1), b = random_tensor<double>(40, 2),
+             residual = random_tensor<double>(30, 3), bias = random_tensor<double>(5, 4);
+  std::vector<double> plain(30), biased(30), all(30);
+  reference::matmul(c, plain.data(), a.data(), b.data());
+  reference::matmul(c, biased.data(), a.data(), b.data(), bias.data());
+  reference::matmul<scale_add>(c, all.data(), a.data(), b.data(), bias.data(), residual.data());
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_NEAR(biased[i], plain[i] + bias[i % 5], 1e-14) << i;
+    EXPECT_NEAR(all[i], (plain[i] + bias[i % 5]) * 0.5 + residual[i], 1e-14) << i;
+  }
+}
+
 TEST(Matmul, AgreesWithReference) {
   for (const Case& s : kCases)
     for (const bool transpose_a : {false, true})
@@ -49,12 +63,14 @@ TEST(Matmul, AgreesWithReference) {
         const auto a = random_tensor<float>((s.repeat_a ? 1 : s.batch) * s.m * s.k, 1),
                    b = random_tensor<float>((s.repeat_b ? 1 : s.batch) * s.k * s.n, 2),
                    residual = random_tensor<float>(s.batch * s.m * s.n, 3), bias = random_tensor<float>(s.n, 4);
-        const auto ad = converted<double>(a), bd = converted<double>(b), rd = converted<double>(residual),
-                   biasd = converted<double>(bias);
-        std::vector<double> want(residual.size()), want_bias(residual.size()), want_residual(residual.size());
+        const auto ad = converted<double>(a), bd = converted<double>(b);
+        std::vector<double> want(residual.size());
         reference::matmul(c, want.data(), ad.data(), bd.data());
-        reference::matmul(c, want_bias.data(), ad.data(), bd.data(), biasd.data());
-        reference::matmul<scale_add>(c, want_residual.data(), ad.data(), bd.data(), biasd.data(), rd.data());
+        std::vector<double> want_bias = want, want_residual = want;
+        for (std::size_t i = 0; i < want.size(); ++i) {
+          want_bias[i] += double{bias[i % bias.size()]};
+          want_residual[i] = scale_add::apply(want_bias[i], double{residual[i]});
+        }
         const auto got = with_every_pool(what, [&](Threads& threads) {
           Guarded<float> y(s.batch * s.m * s.n), workspace(matmul_workspace(c) / 4);
           matmul(threads, c, y.data(), a.data(), b.data(), nullptr, nullptr, workspace.data());
