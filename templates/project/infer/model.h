@@ -21,8 +21,8 @@
 // own; Weights may be shared by all, and replaced in a Model at any time. Errors arrive as std::runtime_error. A C
 // interface follows at the end; it turns errors into codes.
 {% if on_device %}
-// Every call leaves the thread's current CUDA device as it was. Inputs and outputs may lie on the device; enqueue() does
-// not wait, and use_stream() chooses the stream.
+// Every call leaves the thread's current CUDA device as it was. Inputs and outputs may lie on the device; enqueue()
+// does not wait, and use_stream() chooses the stream.
 {% if length(symbols) > 0 %}
 // Sizes below the largest have the libraries' descriptors made at their first forward(), and memory, should a library
 // want more scratch for less.

@@ -288,7 +288,8 @@ GRAVEN_API int @{ namespace }@_step(@{ namespace }@_model* model, @{ c_parameter
 /* A step in two calls: two may be begun before one is finished. Inputs of all calls may lie on the device; the stream
    that work goes to, NULL: the model's own. */
 GRAVEN_API int @{ namespace }@_begin_step(@{ namespace }@_model* model, @{ c_parameters }@,
-                                          const double* learning_rates, int64_t step{% if random %}, int64_t seed{% endif %});
+                                          const double* learning_rates,
+                                          int64_t step{% if random %}, int64_t seed{% endif %});
 GRAVEN_API int @{ namespace }@_finish_step(@{ namespace }@_model* model, double* loss);
 GRAVEN_API int @{ namespace }@_use_stream(@{ namespace }@_model* model, struct CUstream_st* stream);
 {% endif %}
