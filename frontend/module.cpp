@@ -39,6 +39,8 @@ void check_name(const ModuleState& state, Name wanted, const char* kind) {
   const Location where = wanted.where();
   const std::string quoted = std::string(kind) + " '" + std::string(name) + "' of " + state.class_name;
   if (name.empty()) fail_at("a " + std::string(kind) + " of " + state.class_name + " has an empty name", where);
+  if (std::any_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
+    fail_at("a " + std::string(kind) + " of " + state.class_name + " has a control character in its name", where);
   if (name.find('.') != std::string_view::npos) fail_at("the " + quoted + " has a dot in its name", where);
   const bool taken =
       std::any_of(state.tensors.begin(), state.tensors.end(), [&](const auto& t) { return t.name == name; }) ||

@@ -50,7 +50,7 @@ std::vector<Argument> arguments_of(const Node& node, const KernelCall& call, boo
       return (a.kind != Kind::list && a.kind != Kind::input) || inputs[a.index].role != InputRole::state;
     });
   }
-  if (call.checks_indices) list.push_back({Kind::where});
+  if (call.checks_data) list.push_back({Kind::where});
   return list;
 }
 

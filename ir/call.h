@@ -30,8 +30,8 @@ struct KernelCall {
   std::string config_type = {};  ///< struct of kernels/config/<file>.h; empty: file + "_config"
   std::vector<std::pair<std::string, ConfigField>> config = {};  ///< its fields, in the order of the struct
   std::vector<std::string> template_arguments = {};              ///< besides the epilogue
-  bool reference = false;       ///< call kernels/reference (a dtype or layout the fast kernels do not cover)
-  bool checks_indices = false;  ///< one in its data may be out of range: kernels take a last argument `where`
+  bool reference = false;    ///< call kernels/reference (a dtype or layout the fast kernels do not cover)
+  bool checks_data = false;  ///< a number in it may be out of range: kernels take a last argument `where`
   /// Scratch, at the symbols' maxima; 0: none is passed. Nothing: the function never takes any.
   std::optional<std::int64_t> workspace_bytes = {};
   /// Of a variadic input's tensors: the argument `sizes`, as many numbers a tensor as the kernel takes; empty: their
@@ -54,7 +54,7 @@ struct Argument {
                 ///< stand last, and those alone that there are
     number,     ///< a scalar input, f64 or i64, as `hyper` names it: by value, or where it lies on a device
     workspace,  ///< KernelCall::workspace_bytes of memory
-    where,      ///< a text that says whose indices these are; it may be left out
+    where,      ///< a text that says whose data these are; it may be left out
   };
   Kind kind;
   std::size_t index = 0;                 ///< of an output: of the node's; else of the inputs of lowered(operator)

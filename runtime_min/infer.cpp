@@ -391,8 +391,7 @@ void bench(InferenceModel& model, const Options& options, bool weights_given) {
   }
   const Execution& execution = options.execution;
   if (!options.json) {
-    const std::string number = std::to_string(execution.number());
-    const std::string where = execution.on_device ? "device " + number : number + " threads";
+    const std::string where = place_of(execution.on_device, execution.number(), 0, 1);
     std::printf("%s, batch %lld, %s: median %.5f ms, minimum %.5f ms a call, of %zu calls\n", description.name,
                 static_cast<long long>(options.batch), where.c_str(), timings.median() * 1e3, timings.minimum() * 1e3,
                 timings.count());

@@ -112,7 +112,7 @@ class Table {
       return;  // the target says so when it is asked
     }
     if (call.name.empty() || call.name == "elementwise" || call.name == "broadcast") return;
-    if (call.file == "recurrent") call.checks_indices = true;  // of padded sequences, which have the same key
+    if (call.file == "recurrent") call.checks_data = true;  // of padded sequences, which have the same key
     const bool has_epilogue = op.find_attribute("epilogue") != nullptr;
     for (const FunctorForm functor : {FunctorForm::none, FunctorForm::relu, FunctorForm::of_one, FunctorForm::of_two}) {
       if (functor != FunctorForm::none && !has_epilogue) break;

@@ -14,7 +14,7 @@ KernelCall gather_call(const NodeView& node, std::string name) {
                      {"dim", Dim(node.attributes().integer("dim"))},
                      {"shape", scalar ? std::vector<Dim>{1} : index.dims()},
                      {"x_shape", scalar ? std::vector<Dim>{1} : x.dims()}},
-          .checks_indices = true};
+          .checks_data = true};
 }
 
 KernelCall gather(const NodeView& node) { return gather_call(node, "gather"); }
@@ -34,7 +34,7 @@ KernelCall slices_call(std::string name, const ops::Span3& x, const Dim& count, 
       .file = "index",
       .config_type = "index_select_config",
       .config = {{"outer", x.outer}, {"size", x.size}, {"inner", x.inner}, {"count", count}, {"skipped", Dim(skipped)}},
-      .checks_indices = true};
+      .checks_data = true};
 }
 
 KernelCall index_select(const NodeView& node) {
@@ -60,7 +60,7 @@ KernelCall one_hot(const NodeView& node) {
           .file = "index",
           .config_type = "one_hot_config",
           .config = {{"rows", node.input(0).shape.numel()}, {"classes", Dim(node.attributes().integer("num_classes"))}},
-          .checks_indices = true};
+          .checks_data = true};
 }
 
 KernelCall sort_call(std::string name, const Shape& x, const Shape& taken, std::int64_t dim, bool descending) {

@@ -13,7 +13,7 @@ KernelCall cross_entropy_call(const NodeView& node, std::string name, const Shap
                      {"reduction", Dim(ops::reduction_number(node.attributes().text("reduction")))},
                      {"ignore_index", Dim(node.attributes().integer("ignore_index"))},
                      {"label_smoothing", node.attributes().number("label_smoothing")}},
-          .checks_indices = true};
+          .checks_data = true};
 }
 
 KernelCall cross_entropy(const NodeView& node) {
@@ -29,7 +29,10 @@ KernelCall cross_entropy_backward(const NodeView& node) {
 }
 
 KernelCall binary_cross_entropy(const NodeView& node) {
-  return {.name = "binary_cross_entropy", .config = {{"n", node.input(0).shape.numel()}}, .in_place = {0, 1}};
+  return {.name = "binary_cross_entropy",
+          .config = {{"n", node.input(0).shape.numel()}},
+          .checks_data = true,
+          .in_place = {0, 1}};
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ KernelCall recurrent_call(const NodeView& node, const ops::RecurrentSizes& s) {
                      {"reverse", node.attributes().flag("reverse")},
                      {"relu", node.attributes().flag_or("relu", false)},
                      {"padded", padded}},
-          .checks_indices = padded};
+          .checks_data = padded};
 }
 
 KernelCall gru(const NodeView& node) { return recurrent_call(node, ops::gru_sizes(node)); }

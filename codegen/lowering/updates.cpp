@@ -86,7 +86,7 @@ KernelCall index_on_rank(const NodeView& node) {
                      {"ranks", Dim(a.integer("ranks"))},
                      {"ignores", a.flag("ignores")},
                      {"ignored", Dim(a.integer("ignored"))}},
-          .checks_indices = true};
+          .checks_data = true};
 }
 
 KernelCall all_gather(const NodeView& node) {

@@ -92,6 +92,11 @@ Tensor rand_like(const Operand& x) {
 }
 Tensor randn_like(const Operand& x) { return draw("randn_like", "random_normal", x).to(x.tensor().dtype(), x.where()); }
 Tensor bernoulli(const Operand& p) {
+  // Where the numbers are at hand: within a graph, and on a device, which would be waited for, they are not looked for.
+  if (const Tensor& given = p.tensor(); !given.is_traced() && given.device().is_cpu() && ir::is_floating(given.dtype()))
+    for (const double value : given.to_vector<double>())
+      if (!(value >= 0 && value <= 1))
+        fail("bernoulli", "the probabilities must lie in [0, 1], got " + fmt::format("{}", value), p.where());
   const Tensor u = draw("bernoulli", "random_uniform", p);
   return lt(Operand(u, p.where()), Operand(p.tensor().detach(p.where()).to(u.dtype(), p.where()), p.where()))
       .to(p.tensor().dtype(), p.where());

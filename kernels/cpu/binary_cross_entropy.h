@@ -22,10 +22,10 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
 inline void binary_cross_entropy(Threads& threads, const binary_cross_entropy_config& c, T* loss, const T* x,
-                                 const T* t) {
+                                 const T* t, const char* where = "") {
   using C = compute_t<T>;
-  check_probabilities("binary_cross_entropy", "input", x, c.n);
-  check_probabilities("binary_cross_entropy", "target", t, c.n);
+  check_probabilities("binary_cross_entropy", "input", x, c.n, where);
+  check_probabilities("binary_cross_entropy", "target", t, c.n, where);
   constexpr std::int64_t kPiece = 4096;
   threads.run((c.n + kPiece - 1) / kPiece, [&](std::int64_t piece) {
     const std::int64_t end = (piece + 1) * kPiece < c.n ? (piece + 1) * kPiece : c.n;

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "level.h"
@@ -20,8 +21,11 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 class value_error : public std::exception {
  public:
-  value_error(const char* kernel, const char* what, double value, std::int64_t position) {
-    std::snprintf(text_, sizeof text_, "%s: %s %g at position %lld is outside [0, 1]", kernel, what, value,
+  value_error(const char* kernel, const char* what, double value, std::int64_t position, const char* where = "") {
+    // The end of a place that is too long says more than its beginning.
+    const std::size_t length = std::strlen(where), most = sizeof text_ - 160;
+    std::snprintf(text_, sizeof text_, "%s%s%s: %s %g at position %lld is outside [0, 1]",
+                  length > most ? where + (length - most) : where, length > 0 ? ": " : "", kernel, what, value,
                   static_cast<long long>(position));
   }
   value_error(const char* kernel, const char* expected) {
@@ -30,15 +34,16 @@ class value_error : public std::exception {
   const char* what() const noexcept override { return text_; }
 
  private:
-  char text_[192];
+  char text_[512];
 };
 
-/// Throws unless all of x[0 .. n - 1] lie in [0, 1]; NaN does not.
+/// Throws unless all of x[0 .. n - 1] lie in [0, 1]; NaN does not. `where`: the layer, and the line of its call.
 template <class T>
-inline void check_probabilities(const char* kernel, const char* what, const T* x, std::int64_t n) {
+inline void check_probabilities(const char* kernel, const char* what, const T* x, std::int64_t n,
+                                const char* where = "") {
   for (std::int64_t i = 0; i < n; ++i) {
     const double value = static_cast<double>(x[i]);
-    if (!(value >= 0 && value <= 1)) throw value_error(kernel, what, value, i);
+    if (!(value >= 0 && value <= 1)) throw value_error(kernel, what, value, i, where);
   }
 }
 

@@ -39,8 +39,8 @@ __global__ void binary_cross_entropy_kernel(Index n, probability_check check, T*
 
 template <class T>
 void binary_cross_entropy(CudaContext& context, const binary_cross_entropy_config& config, T* loss, const T* x,
-                          const T* t) {
-  const probability_check check = check_probabilities(context, "binary_cross_entropy", config.n);
+                          const T* t, const char* where = "") {
+  const probability_check check = check_probabilities(context, "binary_cross_entropy", config.n, where);
   with_items(config.n, config.n, [&]<class Index, int Items>() {
     launch(context, "binary_cross_entropy", &binary_cross_entropy_kernel<Items, Index, T>, items_shape(config.n, Items),
            config.n, check, loss, x, t);

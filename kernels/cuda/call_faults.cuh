@@ -155,7 +155,8 @@ class CallFaults {
     double value;
     std::memcpy(&value, &found.number, sizeof value);
     const bool is_target = found.position >= least;
-    throw value_error(kernel.c_str(), is_target ? "target" : "input", value, found.position - (is_target ? least : 0));
+    throw value_error(kernel.c_str(), is_target ? "target" : "input", value, found.position - (is_target ? least : 0),
+                      where.c_str());
   }
   void clear(cudaStream_t stream) { GRAVEN_CUDA(cudaMemsetAsync(fault(), 0, sizeof(call_fault), stream)); }
 
@@ -171,9 +172,10 @@ inline index_check check_index(CudaContext& context, const char* kernel, std::in
   return {faults.fault(), faults.next_launch(kernel, what, least, size, where), least, size};
 }
 /// For the next launch, whose `count` inputs and targets must be probabilities.
-inline probability_check check_probabilities(CudaContext& context, const char* kernel, std::int64_t count) {
+inline probability_check check_probabilities(CudaContext& context, const char* kernel, std::int64_t count,
+                                             const char* where) {
   CallFaults& faults = context.library<CallFaults>();
-  return {faults.fault(), faults.next_launch(kernel, "", count, 0, ""), count};
+  return {faults.fault(), faults.next_launch(kernel, "", count, 0, where), count};
 }
 
 /// What updates() looks at.

@@ -17,10 +17,11 @@ namespace graven::kernels::reference {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
-void binary_cross_entropy(const binary_cross_entropy_config& c, T* loss, const plain_t<T>* x, const plain_t<T>* t) {
+void binary_cross_entropy(const binary_cross_entropy_config& c, T* loss, const plain_t<T>* x, const plain_t<T>* t,
+                          const char* where = "") {
   using C = compute_t<T>;
-  check_probabilities("binary_cross_entropy", "input", x, c.n);
-  check_probabilities("binary_cross_entropy", "target", t, c.n);
+  check_probabilities("binary_cross_entropy", "input", x, c.n, where);
+  check_probabilities("binary_cross_entropy", "target", t, c.n, where);
   const auto log_of = [](C logarithm) { return logarithm < C(-100) ? C(-100) : logarithm; };
   for (std::int64_t i = 0; i < c.n; ++i) {
     const C p = C(x[i]), q = C(t[i]);

@@ -209,7 +209,9 @@ TEST(CudaErrors, OfDataAreToldWhenTheDeviceIsWaitedFor) {
   EXPECT_EQ(message_of([&] { (void)sums.cpu(); }), "no error") << "it was said";
   const Tensor odds = tensor({0.5, 1.5}).cuda();
   (void)binary_cross_entropy(odds, tensor({1.0, 0.0}).cuda());
-  EXPECT_EQ(message_of([] { cuda::synchronize(); }), "binary_cross_entropy: input 1.5 at position 1 is outside [0, 1]");
+  EXPECT_EQ(message_of([] { cuda::synchronize(); }), "errors_test.cpp:" + std::to_string(__LINE__ - 1) +
+                                                         ": binary_cross_entropy: input 1.5 at position 1 is outside "
+                                                         "[0, 1]");
 }
 
 /// What a step changes besides parameters: running statistics, the scale of the loss.

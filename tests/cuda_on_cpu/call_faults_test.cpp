@@ -193,17 +193,17 @@ TEST(CudaCallFaults, OfProbabilities) {
   std::vector<float> x = numbers<float>(c.n, 1, 0, 1), t = numbers<float>(c.n, 2, 0, 1);
   const auto expect = [&](const char* expected) {
     (void)everywhere([&](CudaContext& context, Memory& memory) {
-      binary_cross_entropy(context, c, memory.out<float>(c.n), memory.in(x), memory.in(t));
+      binary_cross_entropy(context, c, memory.out<float>(c.n), memory.in(x), memory.in(t), "loss");
       EXPECT_EQ(error_of([&] { finish_calls(context); }), expected);
     });
   };
   expect("");
   t[600] = -0.25f;
-  expect("binary_cross_entropy: target -0.25 at position 600 is outside [0, 1]");
+  expect("loss: binary_cross_entropy: target -0.25 at position 600 is outside [0, 1]");
   x[699] = std::nanf("");
-  expect("binary_cross_entropy: input nan at position 699 is outside [0, 1]");
+  expect("loss: binary_cross_entropy: input nan at position 699 is outside [0, 1]");
   x[31] = 1.5f;
-  expect("binary_cross_entropy: input 1.5 at position 31 is outside [0, 1]");
+  expect("loss: binary_cross_entropy: input 1.5 at position 31 is outside [0, 1]");
 }
 
 // What is learned stays as it is until the host is told: a part of a step can be made again.

@@ -149,7 +149,7 @@ class Projects {
     if (at == std::string::npos) return "there is no '" + from + "' in " + file;
     std::ofstream(folder_ / "cuda" / file) << std::string(text).replace(at, from.size(), to);
     Compiled compiled = cuda_;
-    compiled.options.emplace_back("-w");
+    compiled.options.insert(compiled.options.end(), {"-w", "-O0"});  // it is run once
     for (std::string& object : compiled.objects) object = compile(compiled, object.substr(0, object.size() - 2));
     link(compiled, "selftest.cpp.o", "selftest_with_fault");
     std::ofstream(folder_ / "cuda" / file) << text;

@@ -787,7 +787,7 @@ int main() {
 TEST(CudaProjects, TheDocumentedCommandBuildsAProgram) {
   const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "cuda_projects/documented";
   fs::remove_all(folder);
-  emit(fit_polynomial(), folder, {.name = "fit_polynomial", .target = "cuda", .format = false});
+  emit(my_linear(), folder, {.name = "my_linear", .target = "cuda", .format = false});
   const std::string docs = read_text(fs::path(GRAVEN_SOURCE_DIR) / "docs/cuda.md");
   const std::size_t begin = docs.find("    g++ ");
   ASSERT_NE(begin, std::string::npos);

@@ -316,6 +316,7 @@ TEST(EdgesGraph, ABoolChoosesBetweenNumbers) {
   }
 }
 
+constexpr int kJudged = __LINE__ + 2;
 struct Judge : nn::Graph<Judge> {
   Tensor build(Tensor input, Tensor target) { return binary_cross_entropy(input, target); }
 };
@@ -325,9 +326,11 @@ TEST(EdgesGraph, WhatIsNoProbabilityIsAnError) {
   const Tensor good = tensor({0.0, 0.5, 1.0});
   EXPECT_NEAR(graph(good, good).item<double>(), 0.693147 / 3, 1e-6);
   const std::string input = test::error_of([&] { (void)graph(tensor({0.5, 0.5, 1.5}), good); });
-  EXPECT_NE(input.find("binary_cross_entropy: input 1.5 at position 2 is outside [0, 1]"), std::string::npos) << input;
+  const std::string at = "edges_graph_test.cpp:" + std::to_string(kJudged) + ": ";
+  EXPECT_NE(input.find(at + "binary_cross_entropy: input 1.5 at position 2 is outside [0, 1]"), std::string::npos)
+      << input;
   const std::string target = test::error_of([&] { (void)graph(good, tensor({-0.25, 0.5, 1.0})); });
-  EXPECT_NE(target.find("binary_cross_entropy: target -0.25 at position 0 is outside [0, 1]"), std::string::npos)
+  EXPECT_NE(target.find(at + "binary_cross_entropy: target -0.25 at position 0 is outside [0, 1]"), std::string::npos)
       << target;
   EXPECT_NEAR(graph(good, good).item<double>(), 0.693147 / 3, 1e-6) << "the graph goes on";
 }

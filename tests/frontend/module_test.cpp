@@ -342,6 +342,12 @@ TEST(Modules, RefuseBadNames) {
     Tensor w = parameter("a.b", ones({1}));
     Tensor forward(Tensor x) { return x; }
   };
+  struct Broken : nn::Module<Broken> {
+    Tensor w = parameter("a\nb", ones({1}));
+    Tensor forward(Tensor x) { return x; }
+  };
+  EXPECT_NE(error_of([] { Broken(); }).find("a parameter of Broken has a control character in its name"),
+            std::string::npos);
   struct Integer : nn::Module<Integer> {
     Tensor w = parameter("w", arange(3));
     Tensor forward(Tensor x) { return x; }

@@ -50,6 +50,10 @@ TEST(Random, MomentsAreThoseOfTheDistributions) {
   EXPECT_NEAR(variance_of(normal), 1, 0.03);
   for (const double u : uniform) ASSERT_TRUE(u >= 0 && u < 1);
   close(0.3, 0.21, mean_of(bernoulli(zeros({kCount}) + 0.3).to_vector<double>()));
+  for (const double wrong : {1.5, -0.25, std::nan("")}) {
+    const std::string said = test::error_of([&] { (void)bernoulli(tensor({0.0, 1.0, wrong})); });
+    EXPECT_NE(said.find("bernoulli: the probabilities must lie in [0, 1], got "), std::string::npos) << said;
+  }
   for (const double u : rand_like(zeros({2000}, f16)).to_vector<double>()) ASSERT_TRUE(u >= 0 && u < 1);
 }
 

@@ -30,7 +30,8 @@ Tensor stochastic_depth(const Operand& x, double p, std::string_view mode = "row
 /// Uniform in [0, 1); normal with mean 0 and deviation 1: of x's shape and floating dtype.
 Tensor rand_like(const Operand& x);
 Tensor randn_like(const Operand& x);
-/// 1 with probability p, else 0, of p's shape and floating dtype. No gradient.
+/// 1 with probability p, else 0, of p's shape and floating dtype. No gradient. Numbers outside of [0, 1] are errors
+/// eagerly, on the processor; elsewhere they are not looked for.
 Tensor bernoulli(const Operand& p);
 /// i64[..., num_samples]: positions in the rows of p[..., n], each drawn with a probability in proportion to its number
 /// there; without replacement no position twice, the first drawn first. No gradient. Numbers that are negative or not
