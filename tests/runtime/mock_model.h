@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <string>
 #include <vector>
@@ -111,6 +112,20 @@ class MockTrainable : public TrainableModel {
     return loss_at ? loss_at(numbers.step) : loss / static_cast<double>(batch);
   }
 
+  /// As on a device; "begin" and "finish" are noted besides.
+  void begin_step(const void* const* inputs, std::int64_t batch, const StepNumbers& numbers) override {
+    note("begin");
+    begun_.push_back(step(inputs, batch, numbers));
+    most_under_way = std::max(most_under_way, begun_.size());
+  }
+  double finish_step() override {
+    note("finish");
+    const double loss = begun_.front();
+    begun_.pop_front();
+    return loss;
+  }
+  std::size_t most_under_way = 0;
+
   Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t count) override {
     note("evaluation", description_.inputs.size() > 2 ? *static_cast<const float*>(inputs[2]) : 0);
     if (evaluation_of) return evaluation_of(inputs, count);
@@ -182,8 +197,9 @@ class MockTrainable : public TrainableModel {
   SoftmaxRegression model_;
   TrainingDescription description_;
   std::vector<float> weight_momentum_, bias_momentum_, gradient_, bias_gradient_;
-  std::int64_t hits_ = 0;  ///< samples whose label had the largest score
-  float twice_ = 0;        ///< the loss
+  std::int64_t hits_ = 0;     ///< samples whose label had the largest score
+  float twice_ = 0;           ///< the loss
+  std::deque<double> begun_;  ///< losses of steps under way
 };
 
 class MockInference : public InferenceModel {
