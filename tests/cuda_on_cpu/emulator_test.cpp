@@ -51,7 +51,8 @@ class OnDevice {
 
 class CudaOnCpu : public testing::Test {
  protected:
-  void TearDown() override { cuda_on_cpu::set_order({}); }
+  void SetUp() override { cuda_on_cpu::find_races(false); }  // some are made here, to be seen in what they do
+  void TearDown() override { cuda_on_cpu::set_order({}); cuda_on_cpu::find_races(true); }
   template <class F>
   static void in_every_order(F&& f) {
     for (const Order& order : cuda_on_cpu::orders()) {
@@ -283,7 +284,10 @@ TEST_F(CudaOnCpu, AnErrorThatNobodyLooksAtIsReported) {
 /// A stream that orders itself with no other, and what is recorded on it.
 class CudaOnCpuGraphs : public CudaOnCpu {
  protected:
-  void SetUp() override { ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess); }
+  void SetUp() override {
+    CudaOnCpu::SetUp();
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+  }
   void TearDown() override {
     EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
     EXPECT_EQ(cudaGetLastError(), cudaSuccess);

@@ -58,6 +58,7 @@ class Device {
   Scheduler scheduler;
   std::optional<Symbols> symbols;
   Order order;
+  bool find_races = true;
   Statistics statistics;
   std::deque<Work> queue;  // in the order in which it was given, whatever the stream
   CUstream_st default_streams[kDevices];
@@ -141,13 +142,19 @@ Device::Device() {
     default_stream_is_refused = true;
   }
   if (const char* text = std::getenv("CUDA_ON_CPU_ORDER"); text != nullptr) {
-    const std::string name = text;
-    if (name == "reverse")
+    std::string name = text;
+    constexpr std::string_view kAtAccesses = ",accesses";
+    order.at_accesses = name.ends_with(kAtAccesses);
+    if (order.at_accesses) name.resize(name.size() - kAtAccesses.size());
+    if (name == "reverse") {
       order.kind = Order::Kind::reverse;
-    else if (name.starts_with("random:"))
-      order = {Order::Kind::random, std::strtoull(name.c_str() + 7, nullptr, 10)};
-    else if (name != "forward")
-      throw Failure("CUDA_ON_CPU_ORDER is '" + name + "'; it can be forward, reverse or random:SEED");
+    } else if (name.starts_with("random:")) {
+      order.kind = Order::Kind::random;
+      order.seed = std::strtoull(name.c_str() + 7, nullptr, 10);
+    } else if (name != "forward") {
+      throw Failure(std::string("CUDA_ON_CPU_ORDER is '") + text +
+                    "'; it can be forward, reverse or random:SEED, with ',accesses' behind it");
+    }
   }
   // Faults are handled on a stack of their own: the fiber's may be full. Not freed, since a fault may come at any time.
   constexpr std::size_t kBytes = 64 << 10;
@@ -257,11 +264,13 @@ std::vector<Order> orders() {
 }
 
 std::string to_string(const Order& order) {
-  if (order.kind == Order::Kind::forward) return "forward";
-  return order.kind == Order::Kind::reverse ? "reverse" : "random:" + std::to_string(order.seed);
+  const std::string at = order.at_accesses ? ",accesses" : "";
+  if (order.kind == Order::Kind::forward) return "forward" + at;
+  return (order.kind == Order::Kind::reverse ? "reverse" : "random:" + std::to_string(order.seed)) + at;
 }
 
 void set_order(const Order& order) { Device::instance().order = order; }
+void find_races(bool are_found) { Device::instance().find_races = are_found; }
 
 Statistics statistics() {
   Statistics result = Device::instance().statistics;
@@ -282,6 +291,10 @@ std::uint64_t warp_operation(WarpOperation operation, unsigned mask, std::uint64
                              const Site& where) {
   require_kernel(name);
   return Device::instance().scheduler.warp_operation(operation, mask, value, source, name, where);
+}
+
+void fence() {
+  if (Scheduler* scheduler = Scheduler::watching(); scheduler != nullptr) scheduler->fence();
 }
 
 unsigned lane() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32; }
@@ -335,8 +348,8 @@ void enqueue_launch(Launch launch, CUstream_st* stream) {
   enqueue(
       "kernel",
       [&device, name, launch = std::move(launch)] {
-        device.scheduler.run(
-            launch, name, device.order, [&device] { device.symbols->poison_shared(); }, device.statistics);
+        device.scheduler.run(launch, name, device.order, device.find_races, device.memory, *device.symbols,
+                             device.statistics);
       },
       stream);
 }

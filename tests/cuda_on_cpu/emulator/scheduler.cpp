@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <exception>
 #include <numeric>
+#include <utility>
 
 // What kernels see, as cuda_runtime.h declares it.
 extern cuda_on_cpu::Index threadIdx, blockIdx, blockDim, gridDim;
@@ -27,6 +28,10 @@ constexpr std::size_t kStackBytes = 512 << 10;
 constexpr std::size_t kStackBytes = 128 << 10;
 #endif
 constexpr int kWarp = 32;
+constexpr std::uint64_t kMostAccesses = 32;  // that a thread makes before another may go on
+
+bool told = false;
+constinit thread_local Scheduler* watcher = nullptr;
 
 std::string to_text(const Index& i) {
   char text[48];
@@ -90,14 +95,65 @@ void Scheduler::leave_failed(const char* message) {
   Fiber::leave();
 }
 
-void Scheduler::run(const Launch& launch, const std::string& kernel_name, const Order& order,
-                    const std::function<void()>& block_start, Statistics& statistics) {
+Scheduler* Scheduler::watching() { return watcher; }
+void Scheduler::accesses_are_told() { told = true; }
+
+void Scheduler::access(const void* address, std::size_t bytes, bool reads, bool writes, bool strong,
+                       const void* where) {
+  // A thread's own variables, and what the host gave the kernel, are neither device memory nor shared.
+  if (Fiber::running()->stack_contains(address) || !races_.covers(address)) return;
+  if (change_at_accesses_ && accesses_left_-- == 0) {
+    accesses_left_ = random_() % kMostAccesses;
+    Fiber::yield();
+  }
+  if (!find_races_) return;
+  const auto thread = static_cast<std::size_t>(running_ - threads_.data());
+  race_ = races_.access(thread, address, bytes, writes, strong, where);
+  if (race_) leave_failed("a race");  // told in full by the host, whose stack has room for it
+  if (strong) races_.pass_on(thread, address, reads, writes);
+}
+
+void Scheduler::fence() {
+  if (find_races_) races_.fence(static_cast<std::size_t>(running_ - threads_.data()));
+}
+
+std::string Scheduler::describe(const Races::Race& race) const {
+  const auto own = static_cast<std::size_t>(running_ - threads_.data());
+  const ThreadContext& context = threads_[own].context;
+  const Index block = unflatten(race.block, context.grid_size), thread = unflatten(race.thread, context.block_size);
+  const bool same_block = to_text(block) == to_text(context.block);
+  std::string text = "a race on ";
+  if (race.is_shared) {
+    text += "shared memory '" + symbols_->shared_name(race.address) + "'";
+  } else {
+    char where[160] = "";
+    memory_->describe(race.address, where, sizeof where);
+    text += std::string("device memory, ") + where;
+  }
+  text += ": this thread " + std::string(race.later_writes ? "writes" : "reads") + " at " + source_lines(race.later) +
+          " what thread " + to_text(thread) + (same_block ? "" : " of block " + to_text(block)) +
+          (race.earlier_writes ? " wrote" : " read") + " at " + source_lines(race.earlier);
+  if (!same_block) return text + "; blocks of a launch have no order";
+  return text + (race.thread / kWarp == own / kWarp ? "; no __syncwarp or __syncthreads lies between"
+                                                    : "; no __syncthreads lies between");
+}
+
+void Scheduler::run(const Launch& launch, const std::string& kernel_name, const Order& order, bool races,
+                    const DeviceMemory& memory, const Symbols& symbols, Statistics& statistics) {
   kernel_name_ = kernel_name;
   failure_.clear();
-  std::mt19937_64 random(order.seed);
+  random_.seed(order.seed);
+  memory_ = &memory;
+  symbols_ = &symbols;
+  find_races_ = told && races;
+  change_at_accesses_ = told && order.at_accesses;
+  if (find_races_ || change_at_accesses_) {
+    races_.begin_launch(memory, symbols.shared_ranges());
+    accesses_left_ = random_() % kMostAccesses;
+  }
   const std::size_t thread_count = std::size_t{launch.block.x} * launch.block.y * launch.block.z;
   std::vector<std::size_t> blocks(std::size_t{launch.grid.x} * launch.grid.y * launch.grid.z);
-  put_in_order(blocks, order, random);
+  put_in_order(blocks, order, random_);
   while (fibers_.size() < thread_count) fibers_.push_back(std::make_unique<Fiber>(kStackBytes));
   ++statistics.launches;
   for (std::size_t block : blocks) {
@@ -107,11 +163,12 @@ void Scheduler::run(const Launch& launch, const std::string& kernel_name, const 
       threads_[t].scheduler = this;
       threads_[t].launch = &launch;
     }
-    block_start();
+    symbols.poison_shared();
+    if (find_races_) races_.begin_block(block, thread_count);
     ++statistics.blocks;
     statistics.threads += static_cast<std::int64_t>(thread_count);
     try {
-      run_block(order, random, statistics);
+      run_block(order, statistics);
     } catch (...) {
       running_ = nullptr;
       fibers_.clear();  // the other threads of the block are left in the middle of their work
@@ -120,9 +177,10 @@ void Scheduler::run(const Launch& launch, const std::string& kernel_name, const 
     }
   }
   threads_.clear();
+  if (find_races_) statistics.accesses += races_.accesses();
 }
 
-void Scheduler::run_block(const Order& order, std::mt19937_64& random, Statistics& statistics) {
+void Scheduler::run_block(const Order& order, Statistics& statistics) {
   const auto entry = [](void* argument) {
     auto& thread = *static_cast<Thread*>(argument);
     Scheduler& scheduler = *thread.scheduler;
@@ -140,7 +198,7 @@ void Scheduler::run_block(const Order& order, std::mt19937_64& random, Statistic
   for (std::size_t t = 0; t < threads_.size(); ++t) fibers_[t]->start(entry, &threads_[t]);
 
   std::vector<unsigned> sequence(threads_.size());
-  put_in_order(sequence, order, random);
+  put_in_order(sequence, order, random_);
   for (;;) {
     bool any_ran = false, all_returned = true;
     for (unsigned t : sequence) {
@@ -148,8 +206,11 @@ void Scheduler::run_block(const Order& order, std::mt19937_64& random, Statistic
       if (thread.state != State::ready) continue;
       running_ = &thread;
       set_indices(thread.context);
+      watcher = find_races_ || change_at_accesses_ ? this : nullptr;
       fibers_[t]->resume();
+      watcher = nullptr;
       set_indices(kHost);
+      if (race_) failure_ = describe(*std::exchange(race_, std::nullopt)) + "\n  in " + place();
       running_ = nullptr;
       any_ran = true;
       if (!failure_.empty()) throw Failure(failure_);
@@ -157,7 +218,7 @@ void Scheduler::run_block(const Order& order, std::mt19937_64& random, Statistic
     for (const Thread& thread : threads_) all_returned = all_returned && thread.state == State::returned;
     if (all_returned) return;
     const bool random_order = order.kind == Order::Kind::random;
-    if (release_warps(random_order && any_ran, random, statistics)) {
+    if (release_warps(random_order && any_ran, statistics)) {
     } else if (release_block(statistics)) {
     } else if (!any_ran) {
       std::string message = "threads wait for each other for ever";
@@ -170,16 +231,16 @@ void Scheduler::run_block(const Order& order, std::mt19937_64& random, Statistic
       }
       fail(message);
     }
-    if (random_order) put_in_order(sequence, order, random);
+    if (random_order) put_in_order(sequence, order, random_);
   }
 }
 
-bool Scheduler::release_warps(bool at_random, std::mt19937_64& random, Statistics& statistics) {
+bool Scheduler::release_warps(bool at_random, Statistics& statistics) {
   bool released = false;
   const int count = static_cast<int>(threads_.size());
   for (int begin = 0; begin < count; begin += kWarp) {
     const int lanes = std::min(kWarp, count - begin);
-    if (at_random && random() % 2 == 0) continue;  // let this warp fall behind
+    if (at_random && random_() % 2 == 0) continue;  // let this warp fall behind
     unsigned done = 0;
     for (int l = 0; l < lanes; ++l) {
       const Thread& first = threads_[static_cast<std::size_t>(begin + l)];
@@ -217,6 +278,8 @@ bool Scheduler::release_warps(bool at_random, std::mt19937_64& random, Statistic
       for (int other = 0; other < lanes; ++other)
         if ((mask >> other & 1) != 0) threads_[static_cast<std::size_t>(begin + other)].state = State::ready;
       ++statistics.warp_operations;
+      if (find_races_ && first.operation == WarpOperation::sync)
+        races_.warp_barrier(static_cast<std::size_t>(begin), mask);
       released = true;
     }
   }
@@ -246,6 +309,7 @@ bool Scheduler::release_block(Statistics& statistics) {
     thread.state = State::ready;
   }
   ++statistics.barriers;
+  if (find_races_) races_.block_barrier();
   return true;
 }
 

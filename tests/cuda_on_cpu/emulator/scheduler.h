@@ -3,12 +3,16 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "cuda_on_cpu/device.h"
 #include "fiber.h"
+#include "memory.h"
+#include "races.h"
+#include "shared_memory.h"
 
 namespace cuda_on_cpu {
 
@@ -18,15 +22,22 @@ struct ThreadContext {
 
 class Scheduler {
  public:
-  /// Failure when the kernel faults; the scheduler can be used again after it.
-  /// `block_start` runs before each block.
-  void run(const Launch& launch, const std::string& kernel_name, const Order& order,
-           const std::function<void()>& block_start, Statistics& statistics);
+  /// Failure when the kernel faults; the scheduler can be used again after it. Shared memory is filled with NaN before
+  /// each block. `races`: they are looked for, in text that tells of its accesses.
+  void run(const Launch& launch, const std::string& kernel_name, const Order& order, bool races,
+           const DeviceMemory& memory, const Symbols& symbols, Statistics& statistics);
 
   bool running() const { return running_ != nullptr; }
   int block_barrier(BlockVote vote, int predicate, const char* name, const Site& where);
   std::uint64_t warp_operation(WarpOperation operation, unsigned mask, std::uint64_t value, int source,
                                const char* name, const Site& where);
+  /// Where the calling thread's accesses to memory go; nullptr where it runs no kernel, or nobody wants to know.
+  static Scheduler* watching();
+  /// The program has text that tells of its accesses.
+  static void accesses_are_told();
+  /// Of the running thread, which is about to make it; another thread may go on first. `strong`: atomic or volatile.
+  void access(const void* address, std::size_t bytes, bool reads, bool writes, bool strong, const void* where);
+  void fence();
   /// "kernel k<float>(...), block (0,0,0), thread (3,0,0)"
   std::string place() const;
   /// From the signal handler: the running thread failed; its stack is not to be trusted.
@@ -50,16 +61,24 @@ class Scheduler {
     const Launch* launch = nullptr;
   };
 
-  void run_block(const Order& order, std::mt19937_64& random, Statistics& statistics);
-  bool release_warps(bool at_random, std::mt19937_64& random, Statistics& statistics);
+  void run_block(const Order& order, Statistics& statistics);
+  bool release_warps(bool at_random, Statistics& statistics);
   bool release_block(Statistics& statistics);
   std::string describe(const Thread& thread) const;
+  std::string describe(const Races::Race& race) const;
   [[noreturn]] void fail(const std::string& message);
 
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Thread> threads_;
   Thread* running_ = nullptr;
   std::string kernel_name_, failure_;
+  std::mt19937_64 random_;
+  Races races_;
+  bool find_races_ = false, change_at_accesses_ = false;
+  std::uint64_t accesses_left_ = 0;  // before another thread goes on
+  std::optional<Races::Race> race_;
+  const DeviceMemory* memory_ = nullptr;
+  const Symbols* symbols_ = nullptr;
 };
 
 }  // namespace cuda_on_cpu

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -85,7 +86,7 @@ Symbols::Image Symbols::read(const char* path) {
       const char* name = names + symbols[s].st_name;
       if (symbols[s].st_shndx == SHN_UNDEF) continue;
       if (ELF64_ST_TYPE(symbols[s].st_info) == STT_TLS && std::strncmp(name, "_ZZ", 3) == 0)
-        image.shared.push_back({symbols[s].st_value, symbols[s].st_size});
+        image.shared.push_back({symbols[s].st_value, symbols[s].st_size, name});
       else if (ELF64_ST_TYPE(symbols[s].st_info) == STT_FUNC && std::strncmp(name, "_Z", 2) == 0)
         image.functions.push_back({symbols[s].st_value, name});
     }
@@ -118,6 +119,36 @@ void Symbols::poison_shared() const {
   }
 }
 
+std::vector<std::pair<const char*, const char*>> Symbols::shared_ranges() const {
+  std::vector<std::pair<const char*, const char*>> ranges;
+  for (const Image& image : images_) {
+    if (image.shared.empty()) continue;
+    if (image.touch != nullptr) image.touch();
+    const char* block = loaded(image.path).thread_local_block;
+    const char *begin = nullptr, *end = nullptr;
+    for (const Variable& v : image.shared) {
+      if (begin == nullptr || block + v.offset < begin) begin = block + v.offset;
+      if (end == nullptr || block + v.offset + v.bytes > end) end = block + v.offset + v.bytes;
+    }
+    ranges.emplace_back(begin, end);
+  }
+  return ranges;
+}
+
+std::string Symbols::shared_name(const void* address) const {
+  const auto* p = static_cast<const char*>(address);
+  for (const Image& image : images_) {
+    const char* block = loaded(image.path).thread_local_block;
+    for (const Variable& v : image.shared) {
+      if (p < block + v.offset || p >= block + v.offset + v.bytes) continue;
+      const std::string name = demangle(v.name.c_str());
+      const std::size_t at = name.rfind("::");
+      return at == std::string::npos ? name : name.substr(at + 2);
+    }
+  }
+  return "";
+}
+
 std::string Symbols::function_name(const void* address) const {
   for (const Image& image : images_) {
     const std::size_t offset = reinterpret_cast<std::size_t>(address) - loaded(image.path).load_address;
@@ -131,6 +162,59 @@ std::string Symbols::function_name(const void* address) const {
   char text[32];
   std::snprintf(text, sizeof text, "kernel at %p", address);
   return text;
+}
+
+std::string source_lines(const void* after) {
+  struct Found {
+    std::size_t address;  // of the instruction, not of the one behind it
+    std::string path;
+    std::size_t load_address = 0;
+    bool is_found = false;
+  } found{reinterpret_cast<std::size_t>(after) - 1, "", 0, false};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* data) {
+        auto& f = *static_cast<Found*>(data);
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const std::size_t begin = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+          if (info->dlpi_phdr[i].p_type != PT_LOAD || f.address < begin ||
+              f.address >= begin + info->dlpi_phdr[i].p_memsz)
+            continue;
+          f.path = info->dlpi_name;
+          f.load_address = info->dlpi_addr;
+          f.is_found = true;
+          return 1;
+        }
+        return 0;
+      },
+      &found);
+  if (!found.is_found) return "an unknown place";
+  if (found.path.empty()) {  // the program itself
+    char path[4096];
+    const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+    if (length > 0) found.path.assign(path, static_cast<std::size_t>(length));
+  }
+  std::string quoted = "'";
+  for (char c : found.path) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  char number[32];
+  std::snprintf(number, sizeof number, "0x%zx", found.address - found.load_address);
+  std::string text;
+  if (FILE* lines = popen(("addr2line -i -e " + quoted + "' " + number + " 2>/dev/null").c_str(), "r");
+      lines != nullptr) {
+    char line[4096];
+    while (std::fgets(line, sizeof line, lines) != nullptr) {
+      std::string place = line;
+      place = place.substr(0, place.find_first_of(" \n"));  // and not "(discriminator 2)"
+      if (place.starts_with("?") || place.find("/cuda_on_cpu/include/") != std::string::npos) continue;
+      const std::string file = place.substr(place.find_last_of('/') + 1);
+      // The launch, through which a kernel is called, is no kernel's.
+      if (file.find("functional") != std::string::npos || file.starts_with("invoke.h") ||
+          file.starts_with("std_function.h"))
+        break;
+      text += (text.empty() ? "" : ", in ") + file;
+    }
+    pclose(lines);
+  }
+  return text.empty() ? std::string("an unknown line (compile with -g)") : text;
 }
 
 }  // namespace cuda_on_cpu

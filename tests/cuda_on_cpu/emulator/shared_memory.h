@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cuda_on_cpu {
@@ -20,12 +21,17 @@ class Symbols {
   void add(Symbols other);
   /// Fills every shared variable with 0xff bytes, in the calling thread's copy.
   void poison_shared() const;
+  /// Where they lie, for the calling thread: of each program or library from the first to the last.
+  std::vector<std::pair<const char*, const char*>> shared_ranges() const;
+  /// "tile" of the shared variable that holds the address, or "".
+  std::string shared_name(const void* address) const;
   /// "kernel<float>(float*, long)", or "kernel at 0x..." when the table has no such function.
   std::string function_name(const void* address) const;
 
  private:
   struct Variable {
     std::size_t offset, bytes;
+    std::string name;
   };
   struct Function {
     std::size_t offset;
@@ -41,5 +47,9 @@ class Symbols {
   static Image read(const char* file);
   std::vector<Image> images_;
 };
+
+/// "rows.cuh:50, in softmax.cuh:92": the lines that an instruction was compiled from, of the program that runs or of
+/// a library, beginning with the innermost function. `after`: the address that a call of it returns to.
+std::string source_lines(const void* after);
 
 }  // namespace cuda_on_cpu

@@ -172,38 +172,37 @@ template <class T>
 void __stwb(T* address, T value) {
   *address = value;
 }
-__device__ inline void __threadfence() {}
-inline void __threadfence_block() {}
+__device__ inline void __threadfence() { cuda_on_cpu::fence(); }
+inline void __threadfence_block() {}  // of other blocks, which run before or after this one, it promises nothing
 
+// The compiler's atomic operations, which text that tells of its accesses tells from others.
 template <class T, class = std::enable_if_t<std::is_integral_v<T>>>
 T atomicAdd(T* address, T value) {
-  const T before = *address;
-  *address = static_cast<T>(before + value);
-  return before;
+  return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+}
+template <class T, class = std::enable_if_t<std::is_integral_v<T>>>
+T atomicCAS(T* address, T expected, T value) {
+  __atomic_compare_exchange_n(address, &expected, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  return expected;
+}
+template <class T, class = std::enable_if_t<std::is_integral_v<T>>>
+T atomicExch(T* address, T value) {
+  return __atomic_exchange_n(address, value, __ATOMIC_RELAXED);
 }
 template <class T, class = std::enable_if_t<std::is_integral_v<T>>>
 T atomicMax(T* address, T value) {
-  const T before = *address;
-  *address = std::max(before, value);
+  T before = __atomic_load_n(address, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(address, &before, std::max(before, value), false, __ATOMIC_RELAXED,
+                                      __ATOMIC_RELAXED)) {
+  }
   return before;
 }
 template <class T, class = std::enable_if_t<std::is_integral_v<T>>>
 T atomicMin(T* address, T value) {
-  const T before = *address;
-  *address = std::min(before, value);
-  return before;
-}
-
-template <class T, class = std::enable_if_t<std::is_integral_v<T>>>
-T atomicCAS(T* address, T expected, T value) {
-  const T before = *address;
-  if (before == expected) *address = value;
-  return before;
-}
-template <class T, class = std::enable_if_t<std::is_integral_v<T>>>
-T atomicExch(T* address, T value) {
-  const T before = *address;
-  *address = value;
+  T before = __atomic_load_n(address, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(address, &before, std::min(before, value), false, __ATOMIC_RELAXED,
+                                      __ATOMIC_RELAXED)) {
+  }
   return before;
 }
 

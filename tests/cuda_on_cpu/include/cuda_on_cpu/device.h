@@ -78,15 +78,20 @@ class Failure : public std::runtime_error {
 struct Order {
   enum class Kind { forward, reverse, random } kind = Kind::forward;
   std::uint64_t seed = 0;
+  /// Threads also change at accesses to memory, every few of them, in text that tells of these.
+  bool at_accesses = false;
 };
 /// Forward, reverse and three random ones.
 std::vector<Order> orders();
 std::string to_string(const Order& order);
 void set_order(const Order& order);
+/// Whether races are looked for in text that tells of its accesses; they are, unless this says otherwise.
+void find_races(bool are_found);
 
 /// What has run since the last call of reset_statistics().
 struct Statistics {
   std::int64_t launches = 0, blocks = 0, threads = 0, barriers = 0, warp_operations = 0, library_calls = 0;
+  std::int64_t accesses = 0;         ///< to device and shared memory, that were checked for races
   std::int64_t allocations = 0;      ///< of device memory and of page-locked memory
   std::int64_t descriptors = 0;      ///< handles, descriptors, streams, events and graphs that were made
   std::int64_t graph_launches = 0;   ///< of recorded graphs
@@ -126,6 +131,8 @@ enum class WarpOperation { sync, shuffle, ballot };
 /// Waits for the lanes in `mask`; gives the value of lane `source` of those, or the ballot of their `value`s.
 std::uint64_t warp_operation(WarpOperation operation, unsigned mask, std::uint64_t value, int source, const char* name,
                              const Site& where);
+/// __threadfence()
+void fence();
 /// This thread's place in its warp.
 unsigned lane();
 
