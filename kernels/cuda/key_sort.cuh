@@ -103,7 +103,7 @@ __global__ void sort_tiles_kernel(std::int64_t lines, std::int64_t size, std::in
       const std::uint32_t line = i / slots, place = i - line * slots;
       if (place < kept) sink.put(first_line + line, run, place, entries[i]);
     }
-    __syncthreads();
+    // No barrier: the entries that a thread reads here are those that it writes next.
   }
 }
 

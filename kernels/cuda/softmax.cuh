@@ -202,10 +202,10 @@ __device__ inline T column_sum(T value) {
   for (int t = 1; t < kColumnThreads; ++t) sum += partial[t][threadIdx.x % kSoftmaxColumns];
   return sum;
 }
+/// Between two of these a thread calls column_sum, whose barriers part their uses of `partial`.
 template <class T>
 __device__ inline T column_maximum(T value) {
   __shared__ T partial[kColumnThreads][kSoftmaxColumns];
-  __syncthreads();  // after the last use of `partial`
   partial[threadIdx.x / kSoftmaxColumns][threadIdx.x % kSoftmaxColumns] = value;
   __syncthreads();
   T most = partial[0][threadIdx.x % kSoftmaxColumns];

@@ -52,7 +52,10 @@ class OnDevice {
 class CudaOnCpu : public testing::Test {
  protected:
   void SetUp() override { cuda_on_cpu::find_races(false); }  // some are made here, to be seen in what they do
-  void TearDown() override { cuda_on_cpu::set_order({}); cuda_on_cpu::find_races(true); }
+  void TearDown() override {
+    cuda_on_cpu::set_order({});
+    cuda_on_cpu::find_races(true);
+  }
   template <class F>
   static void in_every_order(F&& f) {
     for (const Order& order : cuda_on_cpu::orders()) {

@@ -214,21 +214,23 @@ TEST(CudaConv2d, ForwardAndGradients) {
     const std::int64_t weights = c.out_channels * c.in_channels / c.groups * c.kernel_height * c.kernel_width;
     const auto x = numbers<float>(inputs, 1), w = numbers<float>(weights, 2), bias = numbers<float>(c.out_channels, 3),
                dy = numbers<float>(outputs, 4), residual = numbers<float>(outputs, 5);
-    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
-      const float *dx = memory.in(x), *dw = memory.in(w), *ddy = memory.in(dy), *none = nullptr;
-      float *y = memory.out<float>(outputs), *sum = memory.out<float>(outputs), *grad_x = memory.out<float>(inputs),
-            *grad_w = memory.out<float>(weights), *grad_b = memory.out<float>(c.out_channels);
-      conv2d<relu>(context, c, y, dx, dw, memory.in(bias));
-      conv2d<add>(context, c, sum, dx, dw, none, memory.in(residual));
-      conv2d_backward_input(context, c, grad_x, ddy, dw);
-      conv2d_backward_weight(context, c, grad_w, grad_b, ddy, dx);
-      context.synchronize();
-      memory.result(y, outputs);
-      memory.result(sum, outputs);
-      memory.result(grad_x, inputs);
-      memory.result(grad_w, weights);
-      memory.result(grad_b, c.out_channels);
-    });
+    const auto got = everywhere(
+        [&](CudaContext& context, Memory& memory) {
+          const float *dx = memory.in(x), *dw = memory.in(w), *ddy = memory.in(dy), *none = nullptr;
+          float *y = memory.out<float>(outputs), *sum = memory.out<float>(outputs), *grad_x = memory.out<float>(inputs),
+                *grad_w = memory.out<float>(weights), *grad_b = memory.out<float>(c.out_channels);
+          conv2d<relu>(context, c, y, dx, dw, memory.in(bias));
+          conv2d<add>(context, c, sum, dx, dw, none, memory.in(residual));
+          conv2d_backward_input(context, c, grad_x, ddy, dw);
+          conv2d_backward_weight(context, c, grad_w, grad_b, ddy, dx);
+          context.synchronize();
+          memory.result(y, outputs);
+          memory.result(sum, outputs);
+          memory.result(grad_x, inputs);
+          memory.result(grad_w, weights);
+          memory.result(grad_b, c.out_channels);
+        },
+        inputs > 20000);
     const auto x64 = wide(x), w64 = wide(w), bias64 = wide(bias), dy64 = wide(dy), residual64 = wide(residual);
     std::vector<double> y(x64.size() + 1), sum, grad_x(static_cast<std::size_t>(inputs)),
         grad_w(static_cast<std::size_t>(weights)), grad_b(static_cast<std::size_t>(c.out_channels));

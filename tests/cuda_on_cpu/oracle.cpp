@@ -1,5 +1,6 @@
 #include "tests/cuda_on_cpu/oracle.h"
 
+#include "kernels/reference/adafactor.h"
 #include "kernels/reference/batch_norm.h"
 #include "kernels/reference/conv2d.h"
 #include "kernels/reference/group_norm.h"
@@ -88,6 +89,11 @@ void gru_backward(const recurrent_config& c, double* dsums, double* dx, double* 
                   const double* dh_n, const double* y, const double* gates, const double* w_hh, const double* h0,
                   const std::int64_t* lengths) {
   reference::gru_backward(c, dsums, dx, dh0, before, dy, dh_n, y, gates, w_hh, h0, lengths);
+}
+void adafactor(const adafactor_config& c, double* const* params, const double* const* grads, double* const* row_vars,
+               double* const* col_vars, double* const* variances, const std::int64_t* sizes, double lr,
+               std::int64_t step) {
+  reference::adafactor(c, 1, params, grads, row_vars, col_vars, variances, sizes, lr, step);
 }
 
 }  // namespace graven::kernels::oracle

@@ -5,10 +5,12 @@
 
 #include "kernel_harness.h"
 #include "kernels/cuda/accumulate.cuh"
+#include "kernels/cuda/adafactor.cuh"
 #include "kernels/cuda/clip_factor.cuh"
 #include "kernels/cuda/loss_scale.cuh"
 #include "kernels/cuda/scalar_math.cuh"
 #include "kernels/cuda/update.cuh"
+#include "oracle.h"
 #include "tests/kernels/rules.h"
 #include "tests/tolerances.h"
 
@@ -270,6 +272,56 @@ TEST(CudaUpdate, RunsARuleWithNorms) {
           p[i] -= 0.01 * ratio * m[i];
         }
       });
+}
+
+/// Two steps against the reference in double: matrices, several of them, a vector and a tensor without elements.
+TEST(CudaUpdate, Adafactor) {
+  const adafactor_config config{.eps1 = 1e-3, .weight_decay = 0.1};
+  const std::vector<std::int64_t> sizes = {1, 40, 7, 3, 5, 33, 1, 1, 301, 1, 0, 4};
+  const std::size_t count = sizes.size() / 3;
+  const auto numel = [&](std::size_t t) { return sizes[3 * t] * sizes[3 * t + 1] * sizes[3 * t + 2]; };
+  const auto of_rows = [&](std::size_t t) { return sizes[3 * t + 1] != 1 ? sizes[3 * t] * sizes[3 * t + 1] : 0; };
+  const auto of_columns = [&](std::size_t t) { return of_rows(t) != 0 ? sizes[3 * t] * sizes[3 * t + 2] : 0; };
+  const auto of_elements = [&](std::size_t t) { return of_rows(t) != 0 ? 0 : numel(t); };
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    std::vector<float*> tensors[4];
+    std::vector<const float*> grads;
+    for (std::size_t t = 0; t < count; ++t) {
+      tensors[0].push_back(memory.inout(numbers<float>(numel(t), t)));
+      grads.push_back(memory.in(numbers<float>(numel(t), 10 + t)));
+      int a = 1;
+      for (const std::int64_t n : {of_rows(t), of_columns(t), of_elements(t)})
+        tensors[a++].push_back(n != 0 ? memory.inout(std::vector<float>(static_cast<std::size_t>(n))) : nullptr);
+    }
+    for (std::int64_t step = 1; step <= 2; ++step) {
+      const StepNumbers of_step(0.1, step);
+      adafactor(context, config, static_cast<std::int64_t>(count), tensors[0].data(), grads.data(), tensors[1].data(),
+                tensors[2].data(), tensors[3].data(), sizes.data(), of_step.lr.get(), of_step.step.get());
+      context.synchronize();
+    }
+    for (std::size_t t = 0; t < count; ++t) {
+      int a = 0;
+      for (const std::int64_t n : {numel(t), of_rows(t), of_columns(t), of_elements(t)})
+        memory.result(tensors[a++][t], n);
+    }
+  });
+  for (std::size_t t = 0; t < count; ++t) {
+    Doubles p = wide(numbers<float>(numel(t), t)), states[3] = {Doubles(static_cast<std::size_t>(of_rows(t))),
+                                                                Doubles(static_cast<std::size_t>(of_columns(t))),
+                                                                Doubles(static_cast<std::size_t>(of_elements(t)))};
+    const Doubles grad = wide(numbers<float>(numel(t), 10 + t));
+    double* const param[] = {p.data()};
+    const double* const grads[] = {grad.data()};
+    double* pointers[3];
+    for (int i = 0; i < 3; ++i) pointers[i] = states[i].empty() ? nullptr : states[i].data();
+    for (std::int64_t step = 1; step <= 2; ++step)
+      oracle::adafactor(config, param, grads, &pointers[0], &pointers[1], &pointers[2], sizes.data() + 3 * t, 0.1,
+                        step);
+    const Doubles* expected[] = {&p, &states[0], &states[1], &states[2]};
+    for (std::size_t a = 0; a < 4; ++a)
+      expect_close(got[4 * t + a], *expected[a], tolerance_of::cuda_update.f32,
+                   "tensor " + std::to_string(t) + ", array " + std::to_string(a));
+  }
 }
 
 TEST(CudaUpdate, MultipliesGradientsByAFactorOnTheDevice) {

@@ -25,23 +25,25 @@ constexpr Kind kRead{true, false, false}, kWrite{false, true, false}, kVolatileR
     kVolatileWrite{false, true, true};
 
 inline void note(const void* address, std::size_t bytes, Kind kind, const void* where) {
-  if (Scheduler* scheduler = Scheduler::watching(); scheduler != nullptr) [[unlikely]]
-    scheduler->access(address, bytes, kind.reads, kind.writes, kind.strong, where);
+  const cuda_on_cpu::Watch& watch = cuda_on_cpu::watch;
+  if (watch.scheduler == nullptr) return;
+  if (static_cast<std::size_t>(static_cast<const char*>(address) - watch.stack) < watch.stack_bytes) return;
+  watch.scheduler->access(address, bytes, kind.reads, kind.writes, kind.strong, where);
 }
 
 }  // namespace
 
 #define HERE __builtin_return_address(0)
-#define ACCESSES_OF(bytes)                                                                          \
-  void __tsan_read##bytes(void* p) { note(p, bytes, kRead, HERE); }                                 \
-  void __tsan_write##bytes(void* p) { note(p, bytes, kWrite, HERE); }                               \
-  void __tsan_read_write##bytes(void* p) { note(p, bytes, {true, true, false}, HERE); }             \
-  void __tsan_unaligned_read##bytes(void* p) { note(p, bytes, kRead, HERE); }                       \
-  void __tsan_unaligned_write##bytes(void* p) { note(p, bytes, kWrite, HERE); }                     \
-  void __tsan_unaligned_read_write##bytes(void* p) { note(p, bytes, {true, true, false}, HERE); }   \
-  void __tsan_volatile_read##bytes(void* p) { note(p, bytes, kVolatileRead, HERE); }                \
-  void __tsan_volatile_write##bytes(void* p) { note(p, bytes, kVolatileWrite, HERE); }              \
-  void __tsan_unaligned_volatile_read##bytes(void* p) { note(p, bytes, kVolatileRead, HERE); }      \
+#define ACCESSES_OF(bytes)                                                                        \
+  void __tsan_read##bytes(void* p) { note(p, bytes, kRead, HERE); }                               \
+  void __tsan_write##bytes(void* p) { note(p, bytes, kWrite, HERE); }                             \
+  void __tsan_read_write##bytes(void* p) { note(p, bytes, {true, true, false}, HERE); }           \
+  void __tsan_unaligned_read##bytes(void* p) { note(p, bytes, kRead, HERE); }                     \
+  void __tsan_unaligned_write##bytes(void* p) { note(p, bytes, kWrite, HERE); }                   \
+  void __tsan_unaligned_read_write##bytes(void* p) { note(p, bytes, {true, true, false}, HERE); } \
+  void __tsan_volatile_read##bytes(void* p) { note(p, bytes, kVolatileRead, HERE); }              \
+  void __tsan_volatile_write##bytes(void* p) { note(p, bytes, kVolatileWrite, HERE); }            \
+  void __tsan_unaligned_volatile_read##bytes(void* p) { note(p, bytes, kVolatileRead, HERE); }    \
   void __tsan_unaligned_volatile_write##bytes(void* p) { note(p, bytes, kVolatileWrite, HERE); }
 
 #define ATOMICS_OF(bits)                                                                                            \
@@ -75,11 +77,11 @@ inline void note(const void* address, std::size_t bytes, Kind kind, const void* 
     return expected;                                                                                                \
   }                                                                                                                 \
   FETCH(bits, add) FETCH(bits, sub) FETCH(bits, and) FETCH(bits, or) FETCH(bits, xor) FETCH(bits, nand)
-#define FETCH(bits, operation)                                                              \
-  std::uint##bits##_t __tsan_atomic##bits##_fetch_##operation(volatile std::uint##bits##_t* p, \
+#define FETCH(bits, operation)                                                                  \
+  std::uint##bits##_t __tsan_atomic##bits##_fetch_##operation(volatile std::uint##bits##_t* p,  \
                                                               std::uint##bits##_t value, int) { \
-    note(const_cast<const std::uint##bits##_t*>(p), bits / 8, {true, true, true}, HERE);    \
-    return __atomic_fetch_##operation(p, value, __ATOMIC_SEQ_CST);                          \
+    note(const_cast<const std::uint##bits##_t*>(p), bits / 8, {true, true, true}, HERE);        \
+    return __atomic_fetch_##operation(p, value, __ATOMIC_SEQ_CST);                              \
   }
 
 extern "C" {
@@ -116,7 +118,7 @@ ATOMICS_OF(32)
 ATOMICS_OF(64)
 void __tsan_atomic_thread_fence(int) {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
-  if (Scheduler* scheduler = Scheduler::watching(); scheduler != nullptr) scheduler->fence();
+  if (cuda_on_cpu::watch.scheduler != nullptr) cuda_on_cpu::watch.scheduler->fence();
 }
 void __tsan_atomic_signal_fence(int) {}
 

@@ -59,6 +59,10 @@ class Device {
   std::optional<Symbols> symbols;
   Order order;
   bool find_races = true;
+  std::string left_out_file;  // the barrier that does nothing
+  int left_out_line = 0;
+  std::string folded_kernel;
+  unsigned most_blocks = 0;  // 0: those of no kernel are folded
   Statistics statistics;
   std::deque<Work> queue;  // in the order in which it was given, whatever the stream
   CUstream_st default_streams[kDevices];
@@ -156,6 +160,19 @@ Device::Device() {
                     "'; it can be forward, reverse or random:SEED, with ',accesses' behind it");
     }
   }
+  // NAME:NUMBER
+  const auto read = [](const char* variable, std::string& name, auto& number) {
+    const char* text = std::getenv(variable);
+    if (text == nullptr) return;
+    const std::string both = text;
+    const std::size_t colon = both.rfind(':');
+    const int value = colon == std::string::npos ? 0 : std::atoi(both.c_str() + colon + 1);
+    if (value < 1) throw Failure(std::string(variable) + " is '" + both + "'; it can be NAME:NUMBER");
+    name = both.substr(0, colon);
+    number = static_cast<std::remove_reference_t<decltype(number)>>(value);
+  };
+  read("CUDA_ON_CPU_LEAVE_OUT", left_out_file, left_out_line);
+  read("CUDA_ON_CPU_FOLD", folded_kernel, most_blocks);
   // Faults are handled on a stack of their own: the fiber's may be full. Not freed, since a fault may come at any time.
   constexpr std::size_t kBytes = 64 << 10;
   void* stack = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -253,6 +270,11 @@ void require_kernel(const char* name) {
   if (!Device::instance().scheduler.running()) throw Failure(std::string(name) + " was called by the host");
 }
 
+bool is_left_out(const Site& where) {
+  const Device& device = Device::instance();
+  return where.line == device.left_out_line && std::string_view(where.file).ends_with("/" + device.left_out_file);
+}
+
 }  // namespace
 
 std::vector<Order> orders() {
@@ -282,19 +304,31 @@ Statistics statistics() {
 
 void reset_statistics() { Device::instance().statistics = {}; }
 
+void leave_out(const std::string& file, int line) {
+  Device::instance().left_out_file = file;
+  Device::instance().left_out_line = line;
+}
+
+void fold_blocks(const std::string& kernel, unsigned most) {
+  Device::instance().folded_kernel = kernel;
+  Device::instance().most_blocks = most;
+}
+
 int block_barrier(BlockVote vote, int predicate, const char* name, const Site& where) {
   require_kernel(name);
+  if (vote == BlockVote::none && is_left_out(where)) return 0;
   return Device::instance().scheduler.block_barrier(vote, predicate, name, where);
 }
 
 std::uint64_t warp_operation(WarpOperation operation, unsigned mask, std::uint64_t value, int source, const char* name,
                              const Site& where) {
   require_kernel(name);
+  if (operation == WarpOperation::sync && is_left_out(where)) return 0;
   return Device::instance().scheduler.warp_operation(operation, mask, value, source, name, where);
 }
 
 void fence() {
-  if (Scheduler* scheduler = Scheduler::watching(); scheduler != nullptr) scheduler->fence();
+  if (watch.scheduler != nullptr) watch.scheduler->fence();
 }
 
 unsigned lane() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32; }
@@ -344,6 +378,10 @@ void enqueue_launch(Launch launch, CUstream_st* stream) {
     if (const int other = device.memory.device_of(pointer); other != current)
       throw Failure(which + "memory of device " + std::to_string(other) + ", and device " + std::to_string(current) +
                     " is the current one");
+  }
+  if (device.most_blocks > 0 && name.find(device.folded_kernel) != std::string::npos) {
+    unsigned& blocks = launch.grid.z > 1 ? launch.grid.z : launch.grid.y > 1 ? launch.grid.y : launch.grid.x;
+    blocks = std::min(blocks, device.most_blocks);
   }
   enqueue(
       "kernel",

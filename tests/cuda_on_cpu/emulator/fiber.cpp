@@ -123,11 +123,6 @@ Fiber::~Fiber() {
   munmap(mapping_, stack_bytes_ + guard_bytes());
 }
 
-bool Fiber::stack_contains(const void* address) const {
-  const auto* p = static_cast<const char*>(address);
-  return p >= stack_ && p < stack_ + stack_bytes_;
-}
-
 bool Fiber::guard_contains(const void* address) const {
   const auto* p = static_cast<const char*>(address);
   return p >= mapping_ && p < stack_;

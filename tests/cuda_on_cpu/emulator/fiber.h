@@ -39,7 +39,8 @@ class Fiber {
 
   /// For a signal handler: the highest address of the stack, aligned to 16.
   void* stack_top() const { return stack_ + stack_bytes_; }
-  bool stack_contains(const void* address) const;
+  const char* stack() const { return stack_; }
+  std::size_t stack_bytes() const { return stack_bytes_; }
   bool guard_contains(const void* address) const;
 
  private:

@@ -8,7 +8,7 @@
 namespace cuda_on_cpu {
 namespace {
 
-constexpr std::size_t kPage = 4096, kCell = 4;
+constexpr std::size_t kCell = 4;
 constexpr std::size_t kPagesKept = 4096;  // 288 MiB of cells of 4 bytes
 constexpr std::size_t kWarp = 32;
 
@@ -19,6 +19,7 @@ void Races::begin_launch(const DeviceMemory& memory, std::vector<Range> shared) 
   shared_ = std::move(shared);
   first_block_ = next_block_;  // what earlier launches did is ordered
   block_indices_.clear();
+  accesses_ = 0;
   passed_on_.clear();
   if (pages_.size() > kPagesKept) pages_.clear();
   recent_ = {};  // what was no device memory may have become some
@@ -116,7 +117,7 @@ bool Races::ordered(const Access& earlier, std::size_t thread, bool is_shared) c
 
 Races::Page* Races::page_of(const void* address) {
   const auto number = reinterpret_cast<std::uintptr_t>(address) / kPage;
-  Recent& recent = recent_[number % recent_.size()];
+  Recent& recent = recent_[number % kRecent];
   if (recent.number == number) return recent.page;
   auto found = pages_.find(number);
   if (found == pages_.end()) {
@@ -192,14 +193,16 @@ std::optional<Races::Race> Races::access(std::size_t thread, const void* address
                     .address = static_cast<const char*>(address),
                     .bytes = bytes};
       };
-      if (!(cell.write.strong && strong) && !ordered(cell.write, thread, page->is_shared)) return race(cell.write, true);
+      if (!(cell.write.strong && strong) && !ordered(cell.write, thread, page->is_shared))
+        return race(cell.write, true);
       if (writes) {
         for (const Access& read : cell.reads)
           if (!(read.strong && strong) && !ordered(read, thread, page->is_shared)) return race(read, false);
         cell.write = now;
         cell.reads[0] = cell.reads[1] = {};
       } else {
-        keep_read(cell, now, {ordered(cell.reads[0], thread, page->is_shared), ordered(cell.reads[1], thread, page->is_shared)});
+        keep_read(cell, now,
+                  {ordered(cell.reads[0], thread, page->is_shared), ordered(cell.reads[1], thread, page->is_shared)});
       }
     }
     p += left;

@@ -29,7 +29,7 @@ class Races {
   using Range = std::pair<const char*, const char*>;  // from, and where it ends
   /// Another thread's access, and the one that came to it.
   struct Race {
-    std::size_t block = 0, thread = 0;        ///< of the earlier access, flattened
+    std::size_t block = 0, thread = 0;                ///< of the earlier access, flattened
     const void *earlier = nullptr, *later = nullptr;  ///< where, in the program
     bool earlier_writes = false, later_writes = false, is_shared = false;
     const char* address = nullptr;
@@ -50,10 +50,16 @@ class Races {
   void pass_on(std::size_t thread, const void* address, bool reads, bool writes);
   void fence(std::size_t thread);
   /// Whether the address is one of the device's memory or of shared memory.
-  bool covers(const void* address) { return page_of(address) != nullptr; }
+  bool covers(const void* address) {
+    const auto number = reinterpret_cast<std::uintptr_t>(address) / kPage;
+    const Recent& recent = recent_[number % kRecent];
+    return (recent.number == number ? recent.page : page_of(address)) != nullptr;
+  }
+  /// Of this launch, until now.
   std::int64_t accesses() const { return accesses_; }
 
  private:
+  static constexpr std::size_t kPage = 4096, kRecent = 1024;
   /// One that was made, as it is kept for the next that comes to the address.
   struct Access {
     const void* where = nullptr;
@@ -102,7 +108,7 @@ class Races {
     std::uintptr_t number = 0;
     Page* page = nullptr;
   };
-  std::array<Recent, 1024> recent_;
+  std::array<Recent, kRecent> recent_;
   std::int64_t accesses_ = 0;
 };
 

@@ -31,7 +31,6 @@ constexpr int kWarp = 32;
 constexpr std::uint64_t kMostAccesses = 32;  // that a thread makes before another may go on
 
 bool told = false;
-constinit thread_local Scheduler* watcher = nullptr;
 
 std::string to_text(const Index& i) {
   char text[48];
@@ -61,6 +60,8 @@ void put_in_order(std::vector<T>& sequence, const Order& order, std::mt19937_64&
 }
 
 }  // namespace
+
+constinit thread_local Watch watch;
 
 std::string Scheduler::describe(const Thread& thread) const {
   const std::string name = "thread " + to_text(thread.context.thread);
@@ -95,13 +96,11 @@ void Scheduler::leave_failed(const char* message) {
   Fiber::leave();
 }
 
-Scheduler* Scheduler::watching() { return watcher; }
 void Scheduler::accesses_are_told() { told = true; }
 
 void Scheduler::access(const void* address, std::size_t bytes, bool reads, bool writes, bool strong,
                        const void* where) {
-  // A thread's own variables, and what the host gave the kernel, are neither device memory nor shared.
-  if (Fiber::running()->stack_contains(address) || !races_.covers(address)) return;
+  if (!races_.covers(address)) return;  // what the host gave the kernel, and constants
   if (change_at_accesses_ && accesses_left_-- == 0) {
     accesses_left_ = random_() % kMostAccesses;
     Fiber::yield();
@@ -206,9 +205,9 @@ void Scheduler::run_block(const Order& order, Statistics& statistics) {
       if (thread.state != State::ready) continue;
       running_ = &thread;
       set_indices(thread.context);
-      watcher = find_races_ || change_at_accesses_ ? this : nullptr;
+      if (find_races_ || change_at_accesses_) watch = {this, fibers_[t]->stack(), fibers_[t]->stack_bytes()};
       fibers_[t]->resume();
-      watcher = nullptr;
+      watch = {};
       set_indices(kHost);
       if (race_) failure_ = describe(*std::exchange(race_, std::nullopt)) + "\n  in " + place();
       running_ = nullptr;

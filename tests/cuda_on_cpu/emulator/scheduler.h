@@ -20,6 +20,17 @@ struct ThreadContext {
   Index thread, block, block_size, grid_size;
 };
 
+class Scheduler;
+
+/// Where the calling thread's accesses to memory go, but for those to a CUDA thread's own variables: nowhere, where it
+/// runs no kernel or nobody wants to know.
+struct Watch {
+  Scheduler* scheduler = nullptr;
+  const char* stack = nullptr;
+  std::size_t stack_bytes = 0;
+};
+extern constinit thread_local Watch watch;
+
 class Scheduler {
  public:
   /// Failure when the kernel faults; the scheduler can be used again after it. Shared memory is filled with NaN before
@@ -31,8 +42,6 @@ class Scheduler {
   int block_barrier(BlockVote vote, int predicate, const char* name, const Site& where);
   std::uint64_t warp_operation(WarpOperation operation, unsigned mask, std::uint64_t value, int source,
                                const char* name, const Site& where);
-  /// Where the calling thread's accesses to memory go; nullptr where it runs no kernel, or nobody wants to know.
-  static Scheduler* watching();
   /// The program has text that tells of its accesses.
   static void accesses_are_told();
   /// Of the running thread, which is about to make it; another thread may go on first. `strong`: atomic or volatile.

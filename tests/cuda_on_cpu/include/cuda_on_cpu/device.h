@@ -88,6 +88,15 @@ void set_order(const Order& order);
 /// Whether races are looked for in text that tells of its accesses; they are, unless this says otherwise.
 void find_races(bool are_found);
 
+/// The __syncthreads() or __syncwarp() at this line does nothing, as if it were not there: a fault for tests to plant.
+/// Line 0: all are there. CUDA_ON_CPU_LEAVE_OUT=rows.cuh:48 in the environment of a whole program.
+void leave_out(const std::string& file, int line);
+
+/// Kernels whose name has this part get `most` blocks at the most in the last dimension of several, as those that
+/// stride over their items can do with. 0: all that were asked for. CUDA_ON_CPU_FOLD=add_kernel:2 in the environment of
+/// a whole program.
+void fold_blocks(const std::string& kernel, unsigned most);
+
 /// What has run since the last call of reset_statistics().
 struct Statistics {
   std::int64_t launches = 0, blocks = 0, threads = 0, barriers = 0, warp_operations = 0, library_calls = 0;
