@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/read_text.h"
@@ -89,6 +90,150 @@ TEST(PlantedFaults, EveryBarrierThatIsLeftOut) {
     }
   }
   EXPECT_GT(barriers, 20) << "of the kernels in " << kKernels;
+}
+
+// ---- text -----------------------------------------------------------------------------------------------------------
+
+/// A text that stands once in a file of kernels/cuda, a statement (up to its ';') or an expression, and what is put in
+/// its place.
+struct Fault {
+  std::string file, found, replacement;
+  std::string use;     // of planted/main.cpp
+  std::string report;  // of the device, or of the use, whose result is another
+};
+
+std::string with(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+std::vector<Fault> faults() {
+  const std::string write = "if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;",
+                    shuffle = "__shfl_xor_sync(0xffffffffu, value, lanes)",
+                    join = "for (int warp = 1; warp < kBlock / 32; ++warp) value = Op::join(value, partial[warp]);",
+                    copy = "GRAVEN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, context.stream()));",
+                    product =
+                        "GRAVEN_CUBLAS(cublasLtMatmul(handle_, plan.product, &one, b, plan.b, a, plan.a, &times, c, "
+                        "plan.c, c, plan.c,\n"
+                        "                                 &plan.algorithm, workspace, plan.workspace_bytes, "
+                        "context.stream()));",
+                    layout =
+                        "GRAVEN_CUBLAS(cublasLtMatrixLayoutCreate(result.place(), type, "
+                        "static_cast<std::uint64_t>(columns),\n"
+                        "                                             static_cast<std::uint64_t>(rows), leading != 0 ? "
+                        "leading : columns));",
+                    layout_of_c = "layout(types.result, s.m, s.n, s.c_leading, s.batch, s.c_stride)";
+  return {
+      // Warps and barriers.
+      {"block.cuh", shuffle, with(shuffle, "0xffffffffu", "0x0000ffffu"), "clip_factor", "leaves out its own lane"},
+      {"block.cuh", shuffle, "(threadIdx.x % 2 == 0 ? " + shuffle + " : value)", "clip_factor",
+       "wait for each other for ever"},
+      {"block.cuh", shuffle, with(shuffle, "lanes", "lanes / 2"), "clip_factor", "a factor is "},
+      {"block.cuh", join, join + " if (threadIdx.x >= 96) return value;", "clip_factor", "divergent barrier"},
+      // What is read and written, and by whom.
+      {"block.cuh", write, with(write, "/ 32", "/ 64"), "clip_factor", "a race on shared memory 'partial'"},
+      {"block.cuh", write, with(write, "% 32", "% 64"), "clip_factor", "a factor is NaN"},
+      {"block.cuh", write, "partial[threadIdx.x / 32] = value;", "clip_factor", "a race on shared memory 'partial'"},
+      {"softmax.cuh", "sum += partial[t][threadIdx.x % kSoftmaxColumns]",
+       "sum += partial[t][(threadIdx.x + 1) % kSoftmaxColumns]", "softmax of columns", "a softmax is "},
+      {"elementwise.cuh", "y[at] = value;", "y[at + 1] = value;", "fill",
+       "past the end of an allocation of 8200 bytes"},
+      {"elementwise.cuh", "store_vector(y + i, values.at);", "store_vector(y + i + N, values.at);", "fill",
+       "a race on "},
+      {"context.cuh", "static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x",
+       "static_cast<std::int64_t>(threadIdx.x)", "fill", "blocks of a launch have no order"},
+      {"softmax.cuh", "aligned_for_vectors<kVectorWidth<T>>(y, x)", "true", "softmax of rows that lie anywhere",
+       "misaligned address"},
+      // Launches, streams, copies, events.
+      {"context.cuh", "dim3(static_cast<unsigned>(threads))", "dim3(static_cast<unsigned>(8 * threads))", "fill",
+       "cudaErrorInvalidConfiguration"},
+      {"context.cuh", "config.stream = context.stream();", "config.stream = nullptr;", "fill",
+       "work on the default stream"},
+      {"context.cuh", copy, with(copy, "bytes", "bytes + 4"), "copy", "20 bytes of device memory expected"},
+      {"context.cuh", copy, with(copy, "DeviceToDevice", "DeviceToHost"), "copy",
+       "the destination is said to be the host's"},
+      {"context.cuh", copy, with(copy, "context.stream()", "nullptr"), "copy", "work on the default stream"},
+      {"device.cuh", "GRAVEN_CUDA(cudaMallocHost(&data_, bytes));", "data_ = std::malloc(bytes);", "recorded copy",
+       "a copy of pageable memory while this thread records a graph"},
+      {"event_clock.cuh", "context_->synchronize();", ";", "clock", "cudaErrorNotReady"},
+      {"cublas_lt.cuh", "GRAVEN_CUDA(cudaEventSynchronize(end.event));", ";", "measured product", "cudaErrorNotReady"},
+      // What the library for products is given.
+      {"cublas_lt.cuh", product, with(product, "workspace_bytes", "workspace_bytes / 2"), "product",
+       "a workspace of 2048 bytes for an algorithm that takes 4096"},
+      {"cublas_lt.cuh", "context.rehearses() ? kWorkspaceBytes : plan.workspace_bytes", "plan.workspace_bytes / 2",
+       "product", "cublasLtMatmul, workspace: 4096 bytes of device memory expected"},
+      {"cublas_lt.cuh", product, with(product, " workspace,", " static_cast<char*>(workspace) + 16,"), "product",
+       "cublasLtMatmul, workspace: 4096 bytes of device memory expected"},
+      {"cublas_lt.cuh", product, with(product, "c, plan.c, c,", "c, plan.c, c + 1,"), "product",
+       "cublasLtMatmul, D: 60 bytes of device memory expected"},
+      {"cublas_lt.cuh", product, with(product, "context.stream()", "nullptr"), "product", "work on the default stream"},
+      {"cublas_lt.cuh", product, with(product, "&one", "b"), "product", "alpha and beta are read by the host"},
+      {"cublas_lt.cuh", product, with(product, "a, plan.a, &times, c", "c, plan.a, &times, c"), "product",
+       "cublasLtMatmul: D lies upon B"},
+      {"cublas_lt.cuh", layout, with(layout, "leading : columns", "leading : columns - 1"), "product",
+       "a leading dimension of 3 for columns of 4"},
+      {"cublas_lt.cuh", "s.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N", "s.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N",
+       "product", "op(A) of 4x5 times op(B) of 4x3"},
+      {"cublas_lt.cuh", layout_of_c, with(layout_of_c, "s.c_stride", "s.c_stride - 1"), "product of a batch",
+       "the results of a batch lie upon each other"},
+      {"cublas_lt.cuh", "while (addresses % alignment != 0) alignment /= 2;", ";",
+       "product of matrices that lie anywhere", "chosen for an alignment of 256 bytes, and B lies elsewhere"},
+      {"cublas_lt.cuh", "std::exchange(other.made_, nullptr)", "other.made_", "product", "is used that was destroyed"},
+      {"cublas_lt.cuh", "set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);",
+       "set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(&context));",
+       "product with a bias", "cublasLtMatmul, bias: 20 bytes of device memory expected"},
+  };
+}
+
+/// Each stands in the text of one program as what is done where its number is asked for: it is compiled once.
+TEST(PlantedFaults, EveryFaultInTheText) {
+  const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "tests/cuda_on_cpu/planted";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  fs::copy(fs::path(GRAVEN_SOURCE_DIR) / "kernels", folder / "kernels", fs::copy_options::recursive);
+  const std::vector<Fault> all = faults();
+  std::map<std::pair<std::string, std::string>, std::string> choices;  // of a text: "planted_fault == 3 ? ... : "
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::string number = std::to_string(i + 1);
+    choices[{all[i].file, all[i].found}] +=
+        all[i].found.ends_with(';') ? "if (planted_fault == " + number + ") {" + all[i].replacement + "} else "
+                                    : "planted_fault == " + number + " ? (" + all[i].replacement + ") : ";
+  }
+  std::map<std::string, std::string> texts;
+  for (const auto& [place, choice] : choices) {
+    const auto& [file, found] = place;
+    if (texts.count(file) == 0) texts[file] = graven::read_text(kKernels / file);
+    std::string& text = texts[file];
+    const std::size_t at = text.find(found);
+    ASSERT_NE(at, std::string::npos) << file << " has no\n" << found;
+    ASSERT_EQ(text.find(found, at + 1), std::string::npos) << file << " has more than one\n" << found;
+    text.replace(at, found.size(),
+                 found.ends_with(';') ? "{" + choice + "{" + found + "}}" : "(" + choice + "(" + found + "))");
+  }
+  for (const auto& [file, text] : texts) std::ofstream(folder / "kernels/cuda" / file) << text;
+  std::ofstream(folder / "planted_fault.h") << "extern int planted_fault;\n";
+  const fs::path source = fs::path(GRAVEN_SOURCE_DIR) / "tests/cuda_on_cpu";
+  const std::string program = (folder / "planted").string();
+  const std::string compiled = output_of(GRAVEN_CXX " -std=c++20 -w -O0 -g1 -fsanitize=thread -include '" +
+                                         (folder / "planted_fault.h").string() + "' -I'" + folder.string() + "' -I'" +
+                                         (source / "include").string() + "' -c -o '" + program + ".o' '" +
+                                         (source / "planted/main.cpp").string() + "' && " GRAVEN_CXX " -o '" + program +
+                                         "' '" + program + ".o' '" GRAVEN_EMULATOR "' -lpthread -ldl");
+  ASSERT_EQ(compiled, "");
+  EXPECT_EQ(output_of("'" + program + "'"), "as expected\n");
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Fault& fault = all[i];
+    const std::string refuse = fault.report == "work on the default stream" ? "CUDA_ON_CPU_DEFAULT_STREAM=refuse " : "";
+    const std::string output =
+        output_of(refuse + "'" + program + "' " + std::to_string(i + 1) + " '" + fault.use + "'");
+    EXPECT_NE(output.find(fault.report), std::string::npos)
+        << fault.use << " with\n"
+        << fault.replacement << "\nin " << fault.file << " in the place of\n"
+        << fault.found << "\nsays\n"
+        << output << "and not\n"
+        << fault.report;
+  }
 }
 
 }  // namespace

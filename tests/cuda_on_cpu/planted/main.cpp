@@ -1,0 +1,178 @@
+// Uses of kernels and of what stands around them, by name, with a fault of planted_faults_test.cpp in their text:
+//
+//   planted 3 softmax
+//
+// Fault 0 is none. Prints "as expected", or what it found.
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/clip_factor.cuh"
+#include "kernels/cuda/cublas_lt.cuh"
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/event_clock.cuh"
+#include "kernels/cuda/softmax.cuh"
+
+int planted_fault = 0;
+
+namespace graven::kernels {
+namespace {
+
+/// Counts up from 1, on the device.
+std::vector<float> counted(std::size_t n) {
+  std::vector<float> values(n);
+  for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<float>(i + 1);
+  return values;
+}
+class OnDevice {
+ public:
+  explicit OnDevice(std::size_t n) : n_(n), buffer_(n * sizeof(float)) {
+    const std::vector<float> values = counted(n);
+    GRAVEN_CUDA(cudaMemcpy(data(), values.data(), n * sizeof(float), cudaMemcpyHostToDevice));
+    GRAVEN_CUDA(cudaDeviceSynchronize());
+  }
+  float* data() const { return static_cast<float*>(buffer_.data()); }
+  std::vector<float> host() const {
+    std::vector<float> values(n_);
+    GRAVEN_CUDA(cudaDeviceSynchronize());
+    GRAVEN_CUDA(cudaMemcpy(values.data(), data(), n_ * sizeof(float), cudaMemcpyDeviceToHost));
+    return values;
+  }
+
+ private:
+  std::size_t n_;
+  DeviceBuffer buffer_;
+};
+
+void expect(const char* what, double got, double expected) {
+  if (std::abs(got - expected) <= 1e-5 * std::abs(expected) + 1e-30) return;
+  throw std::runtime_error(std::string(what) + " is " + (std::isnan(got) ? "NaN" : std::to_string(got)) + ", and not " +
+                           std::to_string(expected));
+}
+
+void use_fill() {
+  CudaContext context;
+  const OnDevice y(2050);
+  fill(context, fill_config{.n = 2050, .value = 3}, y.data());
+  context.synchronize();
+  for (const float value : y.host()) expect("an element", value, 3);
+}
+void use_copy() {
+  CudaContext context;
+  const OnDevice to(8), from(8);
+  copy_on_device(context, to.data(), from.data() + 4, 4 * sizeof(float));
+  context.synchronize();
+  expect("a copy", to.host()[0], 5);
+}
+void use_softmax(std::int64_t outer, std::int64_t size, std::int64_t inner, std::size_t offset) {
+  CudaContext context;
+  const auto n = static_cast<std::size_t>(outer * size * inner);
+  const OnDevice x(n + offset), y(n + offset);
+  softmax(context, softmax_config{.outer = outer, .size = size, .inner = inner}, y.data() + offset, x.data() + offset);
+  context.synchronize();
+  const std::vector<float> got = y.host(), from = counted(n);
+  double sum = 0;
+  for (std::int64_t i = 0; i < size; ++i) sum += std::exp(static_cast<double>((i - (size - 1)) * inner));
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto at = static_cast<std::int64_t>(i) / inner % size;
+    expect("a softmax", got[i + offset], std::exp(static_cast<double>((at - (size - 1)) * inner)) / sum);
+  }
+}
+void use_clip_factor() {
+  CudaContext context;
+  const OnDevice x(3000), factor(1);
+  const float* const tensors[] = {x.data()};
+  const std::int64_t sizes[] = {3000};
+  clip_factor(context, clip_factor_config{.max_norm = 1, .norm_type = 1}, factor.data(), 1, tensors, sizes);
+  context.synchronize();
+  expect("a factor", factor.host()[0], 1 / (3000.0 * 3001 / 2 + 1e-6));
+}
+void use_product(std::int64_t batch, std::size_t offset, bool with_bias, bool measured) {
+  CudaContext context;
+  cuda_on_cpu::set_algorithms({3, 1});
+  const MeasuredProducts measures(context, measured);
+  const std::int64_t m = 3, n = 5, k = 4;
+  const OnDevice a(static_cast<std::size_t>(batch * m * k) + offset), b(static_cast<std::size_t>(batch * n * k)),
+      c(static_cast<std::size_t>(batch * m * n)), bias(5);
+  matrix_product_shape shape{.batch = batch, .m = m, .n = n, .k = k, .transpose_b = true};
+  shape.a_stride = m * k, shape.b_stride = n * k, shape.c_stride = m * n;
+  matrix_product(context, shape, c.data(), a.data() + offset, b.data(),
+                 with_bias ? fused_epilogue::bias : fused_epilogue::none, with_bias ? bias.data() : nullptr);
+  context.synchronize();
+  double sum = with_bias ? 5 : 0;  // the last element
+  for (std::int64_t i = 0; i < k; ++i)
+    sum += static_cast<double>(((batch * m - 1) * k + i + 1) + static_cast<std::int64_t>(offset)) *
+           static_cast<double>((batch * n - 1) * k + i + 1);
+  expect("a product", c.host()[static_cast<std::size_t>(batch * m * n - 1)], sum);
+}
+void use_clock() {
+  CudaContext context;
+  const OnDevice y(64);
+  EventClock clock(context);
+  const auto begin = clock.now();
+  fill(context, fill_config{.n = 64, .value = 3}, y.data());
+  const auto end = clock.now();
+  clock.finish();
+  if (clock.between(begin, end) < 0) throw std::runtime_error("time goes backwards");
+}
+/// A copy that is recorded, and given again with other numbers.
+void use_recorded_copy() {
+  CudaDevice device(0);
+  const CudaDevice::PinnedMemory from(4 * sizeof(float));
+  const OnDevice to(4);
+  const cudaStream_t stream = device.execution().stream();
+  GRAVEN_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  device.upload(to.data(), reinterpret_cast<const float*>(from.data()), 4);
+  cudaGraph_t graph = nullptr;
+  GRAVEN_CUDA(cudaStreamEndCapture(stream, &graph));
+  cudaGraphExec_t executable = nullptr;
+  GRAVEN_CUDA(cudaGraphInstantiate(&executable, graph, 0));
+  const float number = 7;
+  std::memcpy(from.data() + 12, &number, sizeof number);
+  GRAVEN_CUDA(cudaGraphLaunch(executable, stream));
+  device.synchronize();
+  expect("a number", to.host()[3], 7);
+  GRAVEN_CUDA(cudaGraphExecDestroy(executable));
+  GRAVEN_CUDA(cudaGraphDestroy(graph));
+}
+
+const std::map<std::string, std::function<void()>> kUses = {
+    {"fill", use_fill},
+    {"copy", use_copy},
+    {"softmax of rows", [] { use_softmax(5, 300, 1, 0); }},
+    {"softmax of rows that lie anywhere", [] { use_softmax(5, 300, 1, 1); }},
+    {"softmax of columns", [] { use_softmax(2, 40, 5, 0); }},
+    {"clip_factor", use_clip_factor},
+    {"product", [] { use_product(1, 0, false, false); }},
+    {"product of a batch", [] { use_product(3, 0, false, false); }},
+    {"product with a bias", [] { use_product(1, 0, true, false); }},
+    {"product of matrices that lie anywhere",
+     [] {
+       use_product(1, 0, false, false);
+       use_product(1, 1, false, false);
+     }},
+    {"measured product", [] { use_product(1, 0, false, true); }},
+    {"clock", use_clock},
+    {"recorded copy", use_recorded_copy},
+};
+
+}  // namespace
+}  // namespace graven::kernels
+
+int main(int count, char** arguments) {
+  planted_fault = count > 1 ? std::atoi(arguments[1]) : 0;
+  try {
+    for (const auto& [name, use] : graven::kernels::kUses)
+      if (count < 3 || name == arguments[2]) use();
+  } catch (const std::exception& error) {
+    std::printf("%s\n", error.what());
+    return 1;
+  }
+  std::printf("as expected\n");
+}
