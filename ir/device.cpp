@@ -1,10 +1,13 @@
 #include "ir/device.h"
 
 #include <charconv>
+#include <ostream>
 
 #include "ir/diagnostic.h"
 
 namespace graven::ir {
+
+std::ostream& operator<<(std::ostream& out, const Device& device) { return out << device.to_string(); }
 
 Device::Device(std::string_view name) {
   if (name == "cpu") return;

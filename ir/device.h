@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@ struct Device {
   bool is_cpu() const { return kind == Kind::cpu; }
   /// "cpu", "cuda:0".
   std::string to_string() const { return is_cpu() ? "cpu" : "cuda:" + std::to_string(index); }
+  friend std::ostream& operator<<(std::ostream& out, const Device& device);
   friend bool operator==(const Device&, const Device&) = default;
 };
 

@@ -5,6 +5,7 @@
 #include <compare>
 #include <limits>
 #include <numeric>
+#include <ostream>
 
 #include "ir/diagnostic.h"
 
@@ -397,6 +398,8 @@ std::string Dim::spelled(const Spelling& spelling) const {
   if (constant_ != 0) add(constant_ < 0, digits(constant_));
   return text;
 }
+
+std::ostream& operator<<(std::ostream& out, const Dim& dim) { return out << dim.to_string(); }
 
 std::string Dim::to_string() const {
   return spelled({"*", "+", "-", "/", [](const Symbol& s) { return s.name; }});

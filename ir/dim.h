@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <map>
 #include <memory>
 #include <optional>
@@ -85,6 +86,7 @@ class Dim {
 
   /// "64", "batch", "784*batch", "2*length+1", "(height+1)/2".
   std::string to_string() const;
+  friend std::ostream& operator<<(std::ostream& out, const Dim& dim);
   /// The same as an expression of C++, "784 * batch", with `name` for each symbol. Numerators of quotients are not
   /// negative where their minimum is not, so that its division is this one.
   std::string to_code(const std::function<std::string(const Symbol&)>& name) const;

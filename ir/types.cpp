@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <ostream>
 
 #include "ir/diagnostic.h"
 
@@ -22,6 +23,7 @@ constexpr DTypeInfo kInfo[] = {{"f32", 4, 0x1p-23}, {"f64", 8, 0x1p-52}, {"f16",
 }  // namespace
 
 std::string_view name(DType dtype) { return kInfo[static_cast<std::size_t>(dtype)].name; }
+std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name(dtype); }
 
 std::optional<DType> dtype_from_name(std::string_view text) {
   for (DType d : kAllDTypes)
@@ -105,6 +107,8 @@ std::vector<std::int64_t> Shape::maxima() const {
   for (const Dim& d : dims_) v.push_back(d.maximum());
   return v;
 }
+
+std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.to_string(); }
 
 std::string Shape::to_string() const {
   std::string s = "[";

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iosfwd>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +29,7 @@ inline constexpr DType kAllDTypes[] = {DType::f32, DType::f64, DType::f16, DType
 
 /// "f32", ..., "i64", "u8", "bool": the spelling in JSON, in messages and in generated comments.
 std::string_view name(DType dtype);
+std::ostream& operator<<(std::ostream& out, DType dtype);
 std::optional<DType> dtype_from_name(std::string_view name);
 /// Bytes an element takes.
 std::size_t size_of(DType dtype);
@@ -92,6 +94,7 @@ class Shape {
   std::vector<std::int64_t> maxima() const;
   /// "[64,1,28,28]", "[batch,10]", "[]".
   std::string to_string() const;
+  friend std::ostream& operator<<(std::ostream& out, const Shape& shape);
   friend bool operator==(const Shape& a, const Shape& b) { return a.dims_ == b.dims_; }
   friend bool operator!=(const Shape& a, const Shape& b) { return !(a == b); }
 

@@ -716,5 +716,13 @@ TEST(Modules, RecurrentLayersOfImpossibleSizesAreRefused) {
             std::string::npos);
 }
 
+TEST(Modules, AreHandlesThatMovesLeaveBehind) {
+  nn::Linear first(3, 2);
+  const nn::Linear second = std::move(first);
+  EXPECT_EQ(first.parameters().size(), 2u);  // NOLINT(bugprone-use-after-move): what it is about
+  EXPECT_EQ(error_of([&] { (void)second(ones({4, 3})); }), "");
+  EXPECT_NE(error_of([&] { (void)first(ones({4, 3})); }), "");  // its weight has gone with the other
+}
+
 }  // namespace
 }  // namespace graven::module_test

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -559,6 +560,13 @@ TEST(Tensor, MethodsAreTheFunctions) {
     EXPECT_EQ(pairs[i].first.dtype(), pairs[i].second.dtype()) << i;
     EXPECT_EQ(pairs[i].first.to_vector<double>(), pairs[i].second.to_vector<double>()) << i;
   }
+}
+
+TEST(Printing, SizesDtypesAndDevicesGoIntoStreams) {
+  const Tensor x = ones({2, 3}).to(bf16);
+  std::ostringstream out;
+  out << x.shape() << " " << x.shape()[1] << " " << x.dtype() << " " << x.device() << " " << Shape{Dim("batch", 8), 4};
+  EXPECT_EQ(out.str(), "[2,3] 3 bf16 cpu [batch,4]");
 }
 
 }  // namespace

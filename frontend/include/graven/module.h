@@ -130,6 +130,9 @@ class ModuleBase {
  public:
   explicit ModuleBase(std::string class_name);
   explicit ModuleBase(std::shared_ptr<ModuleState> state) : state_(std::move(state)) {}
+  // What was moved from is still a handle of the module.
+  ModuleBase(const ModuleBase&) = default;
+  ModuleBase& operator=(const ModuleBase&) = default;
 
   /// Including children's, each once, under their paths: "hidden.weight".
   std::vector<Tensor> parameters() const;
