@@ -173,6 +173,18 @@ void GraphBase::allow_fuse_cast_scale(bool on, Location where) {
   state_->require_not_recorded("allow_fuse_cast_scale", where);
   state_->fuses_cast_scale = on;
 }
+void GraphBase::allow_tf32(bool on, Location where) {
+  state_->require_not_recorded("allow_tf32", where);
+  state_->tf32 = on;
+}
+
+void GraphBase::set_tuning(const std::string& file, Location where) {
+  if (state_->now.program)
+    graven::detail::fail_at("set_tuning: the program of " + state_->name + " is running already", where);
+  state_->tuning = file;
+}
+const std::string& GraphBase::tuning() const { return state_->tuning; }
+
 void GraphBase::enable_cudnn_conv_heuristic_search_algo(bool on, Location where) {
   state_->require_not_recorded("enable_cudnn_conv_heuristic_search_algo", where);
   state_->convolutions_by_heuristic = on;
@@ -338,11 +350,13 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
     if (training_graph)
       for (const auto& [path, t] : s.states())
         if (s.now.states.count(path)) variables.push_back({path, t, true, true});
-    s.now.program = std::make_unique<graven::detail::CompiledProgram>(
-        graph, s.name,
-        ir::CompileOptions{
-            .device = device, .threads = s.threads, .debug_level = s.debug_level, .log_name = s.log_name()},
-        variables, s.parts, s.outputs_buffer_size);
+    s.now.program = std::make_unique<graven::detail::CompiledProgram>(graph, s.name,
+                                                                      ir::CompileOptions{.device = device,
+                                                                                         .threads = s.threads,
+                                                                                         .tuning = s.tuning,
+                                                                                         .debug_level = s.debug_level,
+                                                                                         .log_name = s.log_name()},
+                                                                      variables, s.parts, s.outputs_buffer_size);
     if (training_graph) s.hand_states_to_optimizers(where);
     if (s.debug_level >= 0)
       std::fputs(fmt::format("{} end compiling: {:.1f} ms.\n", s.log_name(), stopwatch.seconds() * 1e3).c_str(),

@@ -68,7 +68,9 @@ struct GraphState {
   int outputs_buffer_size = graven::detail::kOutputsBufferSize;
   bool fuses_model_update = true, fuses_add_to_output = true, fuses_cast_scale = true;
   bool convolutions_by_heuristic = true;
-  std::int64_t steps = 0;                                     ///< training calls, those too whose update was skipped
+  std::optional<bool> tf32;  ///< none: as cuda::allow_tf32() has it when the graph is recorded
+  std::string tuning;        ///< a file; empty: none
+  std::int64_t steps = 0;    ///< training calls, those too whose update was skipped
   std::optional<graven::detail::ProfileRecording> recording;  ///< while calls are profiled
 
   /// What build() recorded for inputs of certain types, and, once it has run, its program.
@@ -103,6 +105,7 @@ struct GraphState {
     if (!fuses_add_to_output) set(ir::kNoAddToOutputFusion, true);
     if (!fuses_cast_scale) set(ir::kNoCastScaleFusion, true);
     if (!convolutions_by_heuristic) set(ir::kMeasuredConvolutions, true);
+    if (tf32.value_or(cuda::allows_tf32())) set(ir::kAllowTf32, true);
   }
   /// The same for print.
   std::string configuration() const {
@@ -117,6 +120,9 @@ struct GraphState {
     if (!fuses_add_to_output) text += ", fuse_add_to_output=False";
     if (!fuses_cast_scale) text += ", fuse_cast_scale=False";
     if (!convolutions_by_heuristic) text += ", cudnn_conv_heuristic_search_algo=False";
+    if (now.trace ? now.trace->graph.flag(ir::kAllowTf32) : tf32.value_or(cuda::allows_tf32()))
+      text += ", allow_tf32=True";
+    if (!tuning.empty()) text += ", tuning=" + tuning;
     return text;
   }
   /// For what is asked for before the graph is recorded.

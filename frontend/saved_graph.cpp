@@ -29,6 +29,7 @@ struct SavedGraph::State {
   std::vector<CompiledProgram::Variable> variables;  ///< parameters and buffers, then optimizer state
   std::int64_t steps = 0;
   int debug_level = -1, threads = 0;
+  std::string tuning;  ///< the file beside the graph; empty: there is none
   std::unique_ptr<CompiledProgram> program;
   std::optional<graven::detail::ProfileRecording> recording = {};  ///< while calls are profiled
 };
@@ -37,6 +38,8 @@ SavedGraph::SavedGraph(const std::string& directory, Location where) : state_(st
   State& s = *state_;
   std::string saved;
   s.graph = graven::detail::located(where, [&] { return ir::read_graph(directory + "/graph.json", &saved); });
+  if (std::error_code ignored; std::filesystem::exists(directory + "/tuning.json", ignored))
+    s.tuning = directory + "/tuning.json";
   std::vector<LoadTarget> expected;
   for (const ir::Value& v : s.graph.values)
     if (v.kind == ir::ValueKind::parameter || v.kind == ir::ValueKind::buffer) expected.push_back({v.name, v.type});
@@ -118,6 +121,7 @@ std::vector<Tensor> SavedGraph::operator()(const std::vector<Tensor>& inputs, Lo
         s.graph, name(),
         ir::CompileOptions{.device = CompiledProgram::device_of(name(), s.variables, checked, indices, where),
                            .threads = s.threads,
+                           .tuning = s.tuning,
                            .debug_level = s.debug_level,
                            .log_name = "(GRAPH:" + name() + ")"},
         s.variables);

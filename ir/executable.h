@@ -30,6 +30,7 @@ struct CallDescription {
   std::string operation;        ///< "linear + bias + relu"
   std::string types;            ///< of what flows, "f32[64,784] -> f32[64,256]"
   double flops = 0, bytes = 0;  ///< bytes: each input read once, each output written once
+  std::int32_t node = -1;       ///< of the graph behind all passes; -1: it copies a result
 };
 
 /// When a call was made.
@@ -79,6 +80,8 @@ struct CompileOptions {
   /// and are not copied, what it computes on the way is borrowed for each run, and nothing is recorded.
   bool one_operator = false;
   int threads = 0;  ///< 0: all
+  /// A file of measured choices (codegen/build/tuning.h); empty: heuristics choose.
+  std::string tuning = {};
   /// What is printed on stderr, each line under `log_name`: -1 nothing; 0 stages with their times; 1 also each pass; 2
   /// also the memory summary; 3 also the order of the program and every buffer with its life.
   int debug_level = -1;

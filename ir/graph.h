@@ -211,6 +211,9 @@ inline constexpr std::string_view kNoModelUpdateFusion = "no_model_update_fusion
 /// Key of Graph::config, a boolean: of the algorithms that a library has for a convolution the program takes the
 /// fastest, not the one that the library recommends. Targets that have no such library do without.
 inline constexpr std::string_view kMeasuredConvolutions = "measured_convolutions";
+/// Key of Graph::config, a boolean: products and convolutions of f32 may round their factors to TF32, where the
+/// target's library does so.
+inline constexpr std::string_view kAllowTf32 = "allow_tf32";
 
 /// Key of Graph::config: each parameter is updated as soon as its gradient is there (ir/passes/update_in_backward.cpp).
 inline constexpr std::string_view kUpdateInBackward = "update_in_backward";

@@ -18,6 +18,7 @@ void add_run(CLI::App& app, int& status);
 void add_show(CLI::App& app, int& status);
 void add_check(CLI::App& app, int& status);
 void add_simulate(CLI::App& app, int& status);
+void add_tune(CLI::App& app, int& status);
 void add_passes(CLI::App& app, int& status);
 void add_ops(CLI::App& app, int& status);
 
@@ -33,6 +34,8 @@ std::string options_markdown(const CLI::App& app);
 /// Where a saved graph lies: a folder with graph.json (a saved graph or an emitted project), or a JSON file.
 std::string graph_file(const std::string& path);
 ir::Graph load_graph(const std::string& path, std::string* saved = nullptr);
+/// tuning.json beside the graph.
+std::string tuning_file(const std::string& path);
 
 /// Text to a file, or to the screen when `path` is empty or "-". User error when it cannot be written.
 void write_text(const std::string& path, const std::string& text);

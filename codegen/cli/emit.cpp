@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "codegen/build/tuning.h"
 #include "codegen/cli/command.h"
 #include "codegen/cli/weights.h"
 #include "codegen/emit/evaluation.h"
@@ -21,10 +22,10 @@ namespace graven::cli {
 namespace {
 
 struct EmitArguments {
-  std::string path, output, target, selftest;
+  std::string path, output, target, selftest, tuning, tuned_for;
   codegen::EmitOptions emit;
   std::optional<std::int64_t> memory_budget;
-  bool check = false, quiet = false, unformatted = false;
+  bool check = false, quiet = false, unformatted = false, no_tuning = false;
 };
 
 /// What the arguments say beside what is recorded, and what stands beside the graph.
@@ -52,7 +53,7 @@ void apply(const EmitArguments& o, const ir::Graph& graph, const std::string& sa
 
 /// A project is emitted again, and checked, with the options that it was emitted with; a new one with those of the
 /// graph.
-codegen::EmitOptions options_for(const EmitArguments& o, const ir::Graph& graph, const std::string& saved,
+codegen::EmitOptions options_for(const EmitArguments& o, ir::Graph& graph, const std::string& saved,
                                  const std::string& directory) {
   std::error_code ignored;
   const bool again = std::filesystem::exists(std::filesystem::path(directory) / "graph.json", ignored);
@@ -66,17 +67,26 @@ codegen::EmitOptions options_for(const EmitArguments& o, const ir::Graph& graph,
     options.zero_stage = static_cast<int>(*stage);
     options.shard_min_size = static_cast<std::int64_t>(recorded.number(ir::kShardMinSize).value_or(1024));
   }
+  // What was emitted for a device is emitted for it again, elsewhere, too.
+  std::string tuned_for = o.tuned_for;
+  if (const auto device = recorded.config.find(std::string(ir::kTunedFor));
+      tuned_for.empty() && device != recorded.config.end())
+    if (const auto* name = std::get_if<std::string>(&device->second)) tuned_for = *name;
+  const std::string beside = tuning_file(o.path), measured = o.tuning.empty() ? beside : o.tuning;
+  if (!o.no_tuning && (!o.tuning.empty() || std::filesystem::exists(beside, ignored)))
+    if (const std::string note = codegen::apply_tuning(graph, measured, options.target, tuned_for); !note.empty())
+      std::fputs(("note: " + note + "\n").c_str(), stderr);
   return options;
 }
 
 int check_project(const EmitArguments& o) {
   const std::string directory = o.output.empty() ? o.path : o.output;
   std::string saved;
-  const ir::Graph graph = load_graph(o.path, &saved);
+  ir::Graph graph = load_graph(o.path, &saved);
   if (!o.output.empty()) graph_file(directory);  // is there one?
   codegen::EmitReport report;
-  const std::vector<std::string> differences =
-      codegen::check(graph, directory, options_for(o, graph, saved, directory), &report);
+  const codegen::EmitOptions options = options_for(o, graph, saved, directory);
+  const std::vector<std::string> differences = codegen::check(graph, directory, options, &report);
   for (const std::string& path : report.kept) fmt::print("{}: edited, and left so by an emission\n", path);
   for (const std::string& line : differences) fmt::print("{}\n", line);
   if (differences.empty()) {
@@ -95,7 +105,7 @@ int emit(const EmitArguments& o) {
   if (o.check) return check_project(o);
   if (o.output.empty()) throw UserError("where should the project go?").note("expected  -o FOLDER");
   std::string saved;
-  const ir::Graph graph = load_graph(o.path, &saved);
+  ir::Graph graph = load_graph(o.path, &saved);
   const codegen::EmitOptions options = options_for(o, graph, saved, o.output);
   const codegen::EmitReport report = codegen::emit(graph, o.output, options);
   for (const std::string& note : report.notes) std::fputs(("note: " + note + "\n").c_str(), stderr);
@@ -181,6 +191,17 @@ void add_emit(CLI::App& app, int& status) {
   command->add_flag(
       "--force", o->emit.force,
       "Write over files of the project that were edited since it was emitted; without it they are an error");
+  command
+      ->add_option(
+          "--tuning", o->tuning,
+          "Measured choices of algorithms, as graven tune writes them; tuning.json beside the graph when absent")
+      ->type_name("FILE");
+  command
+      ->add_option("--tuned-for", o->tuned_for,
+                   "The device whose entries count, as the file names it; the present one when absent, or what the "
+                   "project was emitted for before")
+      ->type_name("DEVICE");
+  command->add_flag("--no-tuning", o->no_tuning, "Heuristics choose, whatever was measured");
   command->add_flag("--no-format", o->unformatted, "Leave out clang-format");
   command->add_flag("-q,--quiet", o->quiet, "Say nothing but notes and errors");
   command->callback([o, &status] { status = emit(*o); });

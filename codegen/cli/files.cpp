@@ -32,6 +32,10 @@ std::string graph_file(const std::string& path) {
 
 ir::Graph load_graph(const std::string& path, std::string* saved) { return ir::read_graph(graph_file(path), saved); }
 
+std::string tuning_file(const std::string& path) {
+  return (std::filesystem::path(graph_file(path)).parent_path() / "tuning.json").string();
+}
+
 void write_text(const std::string& path, const std::string& text) {
   if (path.empty() || path == "-") {
     const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;

@@ -6,6 +6,7 @@
 //   graven build lenet/                      CMake, configured and built
 //   graven run   lenet/ -- --help            builds if need be, runs the program
 //   graven simulate saved/ --ranks 8 ...    how long a step takes on a cluster, and how to share it
+//   graven tune saved/                      measures algorithms here: tuning.json, which emission reads
 //   graven passes, graven ops                what there is
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -37,6 +38,7 @@ int main(int argc, char** argv) {
   graven::cli::add_show(app, status);
   graven::cli::add_check(app, status);
   graven::cli::add_simulate(app, status);
+  graven::cli::add_tune(app, status);
   graven::cli::add_passes(app, status);
   graven::cli::add_ops(app, status);
   try {

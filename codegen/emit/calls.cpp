@@ -51,6 +51,9 @@ class Writer {
          const Calls* training, Calls& out)
       : graph_(graph), plan_(plan), values_(values), style_(style), out_(out), beside_training_(training != nullptr) {
     if (ir::has_stages(graph)) stages_ = ir::stages_of_nodes(graph), second_round_ = ir::second_round(graph);
+    if (ir::has_tuned(graph) && plan.target->choices != nullptr)
+      for (const ir::Choice& choice : plan.target->choices(graph))
+        if (ir::tuned(graph, choice.key) == choice.taken) tuned_.insert(choice.nodes.begin(), choice.nodes.end());
     if (style.shared_by_ranks > 1) shards_ = ir::Sharding(graph).shards_of_gradients(graph);
     if (training != nullptr) shared_.insert(training->configs.begin(), training->configs.end());
     std::vector<std::string> owners;
@@ -484,6 +487,7 @@ class Writer {
     for (const ir::ValueId v : n.outputs) writes(v);
     if (step.workspace >= 0) call.workspace = workspace_of(step);
     call.description = describe_node(graph_, n);
+    if (tuned_.count(step.node) != 0) call.description += ", as measured";
     call.types = types(step);
     call.node = step.node;
     call.flops = step.cost.flops;
@@ -558,9 +562,10 @@ class Writer {
     }
   }
 
-  std::vector<std::int32_t> stages_;  ///< by node, of a pipeline
-  std::vector<bool> second_round_;    ///< likewise
-  ir::ByValue<bool> shards_;          ///< gradients of which memory has a rank's shard alone
+  std::unordered_set<ir::NodeId> tuned_;  ///< whose algorithm the graph's config says (ir/tuning.h)
+  std::vector<std::int32_t> stages_;      ///< by node, of a pipeline
+  std::vector<bool> second_round_;        ///< likewise
+  ir::ByValue<bool> shards_;              ///< gradients of which memory has a rank's shard alone
   const ir::Graph& graph_;
   const Plan& plan_;
   const ValueNames& values_;

@@ -69,6 +69,12 @@ Fields window_of(const Config& c) {
           {"dilation_height", text(c.dilation_height)}, {"dilation_width", text(c.dilation_width)}};
 }
 
+/// How CUDA's library computes a product.
+template <class Config>
+Fields product_of(const Config& c) {
+  return {{"tf32", text(c.tf32)}, {"algorithm", text(c.algorithm)}};
+}
+
 Fields joined(Fields fields, const std::vector<Fields>& others) {
   for (const Fields& other : others) fields.insert(other.begin(), other.end());
   return fields;
@@ -121,7 +127,7 @@ std::map<std::string, Fields> all_defaults() {
       {"conv2d_config", joined({{"groups", text(conv2d.groups)},
                                 {"channels_last", text(conv2d.channels_last)},
                                 {"measured", text(conv2d.measured)}},
-                               {pictures_of(conv2d), window_of(conv2d)})},
+                               {product_of(conv2d), pictures_of(conv2d), window_of(conv2d)})},
       {"conv2d_winograd_config", joined({{"padding_height", text(winograd.padding_height)},
                                          {"padding_width", text(winograd.padding_width)},
                                          {"tile", text(winograd.tile)}},
@@ -135,13 +141,13 @@ std::map<std::string, Fields> all_defaults() {
       {"index_select_config", joined({{"skipped", text(index_select.skipped)}}, {span_of(index_select)})},
       {"inverted_residual_config", window_of(inverted_residual_config{})},
       {"layer_norm_config", {{"eps", text(layer_norm.eps)}}},
-      {"linear_config", {{"packed", text(linear.packed)}}},
-      {"matmul_config",
-       {{"batch", text(matmul.batch)},
-        {"a_batch_stride", text(matmul.a_batch_stride)},
-        {"b_batch_stride", text(matmul.b_batch_stride)},
-        {"transpose_a", text(matmul.transpose_a)},
-        {"transpose_b", text(matmul.transpose_b)}}},
+      {"linear_config", joined({{"packed", text(linear.packed)}}, {product_of(linear)})},
+      {"matmul_config", joined({{"batch", text(matmul.batch)},
+                                {"a_batch_stride", text(matmul.a_batch_stride)},
+                                {"b_batch_stride", text(matmul.b_batch_stride)},
+                                {"transpose_a", text(matmul.transpose_a)},
+                                {"transpose_b", text(matmul.transpose_b)}},
+                               {product_of(matmul)})},
       {"pad_config", {{"value", text(pad.value)}}},
       {"pool2d_config",
        joined({{"count_include_pad", text(pool2d.count_include_pad)}, {"channels_last", text(pool2d.channels_last)}},

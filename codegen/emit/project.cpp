@@ -500,7 +500,7 @@ std::vector<ir::CallDescription> describe_calls(const ir::Graph& graph, const st
   for (const MeasuredCall& c : calls) {
     ir::Cost cost{c.flops, c.bytes};
     if (is_symbolic && c.node >= 0) cost = ir::cost_of({sized, sized.nodes[at(c.node)]});
-    list.push_back({std::string(ir::name(c.phase)), c.module, c.description, c.types, cost.flops, cost.bytes});
+    list.push_back({std::string(ir::name(c.phase)), c.module, c.description, c.types, cost.flops, cost.bytes, c.node});
   }
   return list;
 }

@@ -1066,9 +1066,10 @@ class Builder {
     out_.defaults.data_literal = string_literal(options_.data);
     out_.defaults.test_data_literal = string_literal(options_.test_data);
     out_.defaults.epochs = options_.epochs;
-    out_.defaults.threads = options_.threads;
+    const int threads = options_.threads != 0 ? options_.threads : ir::tuned_threads(graph_);
+    out_.defaults.threads = threads;
     out_.defaults.threads_default =
-        options_.threads && !style_.on_device ? fmt::format(".threads = {}, ", options_.threads) : std::string();
+        threads != 0 && !style_.on_device ? fmt::format(".threads = {}, ", threads) : std::string();
     out_.defaults.seed = options_.seed;
     out_.defaults.shuffle = options_.shuffle;
     out_.defaults.recorded = extent_.recorded;

@@ -26,7 +26,9 @@ KernelCall conv2d_call(std::string name, const ops::Conv2dSizes& sizes, const Di
                      {"dilation_width", Dim(s.dilation_width)},
                      {"groups", Dim(s.groups)},
                      {"channels_last", s.channels_last},
-                     {"measured", false}}};
+                     {"measured", false},
+                     {"tf32", false},
+                     {"algorithm", Dim(0)}}};
 }
 
 KernelCall conv2d(const NodeView& node) {

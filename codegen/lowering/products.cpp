@@ -7,7 +7,9 @@ namespace graven::codegen::lowering {
 namespace {
 
 KernelCall linear_call(std::string name, const Dim& m, const Dim& n, const Dim& k, bool packed) {
-  return {.name = std::move(name), .file = "linear", .config = {{"m", m}, {"n", n}, {"k", k}, {"packed", packed}}};
+  return {.name = std::move(name),
+          .file = "linear",
+          .config = {{"m", m}, {"n", n}, {"k", k}, {"packed", packed}, {"tf32", false}, {"algorithm", Dim(0)}}};
 }
 
 KernelCall by_weight(const NodeView& node, std::string name) {
@@ -50,7 +52,9 @@ KernelCall matmul(const NodeView& node) {
                      {"a_batch_stride", stride_a},
                      {"b_batch_stride", stride_b},
                      {"transpose_a", ta},
-                     {"transpose_b", tb}}};
+                     {"transpose_b", tb},
+                     {"tf32", false},
+                     {"algorithm", Dim(0)}}};
 }
 
 }  // namespace

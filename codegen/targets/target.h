@@ -11,6 +11,7 @@
 #include "ir/call.h"
 #include "ir/graph.h"
 #include "ir/passes/pass.h"
+#include "ir/tuning.h"
 
 namespace graven::codegen {
 
@@ -63,6 +64,8 @@ struct Target {
   std::int64_t alignment = 64;     ///< of what lies in the arena, in bytes
   bool constants_in_code = false;  ///< small ones are arrays in the text; else they lie among the weights
   TargetStyle style;
+  /// The choices between algorithms that a graph behind all passes has been through (ir/tuning.h); nullptr: none.
+  std::vector<ir::Choice> (*choices)(const ir::Graph& graph) = nullptr;
 
   std::string_view name() const { return passes.name; }
 };

@@ -1,6 +1,7 @@
 // The bridge from nn::Graph to the generator.
 #include <cstring>
 
+#include "codegen/build/tuning.h"
 #include "frontend/eager/oracle.h"
 #include "frontend/tensor_impl.h"
 #include "graven/codegen.h"
@@ -23,7 +24,12 @@ EmitReport emit(const nn::GraphBase& graph, const std::filesystem::path& directo
     options.weights.emplace(name, std::move(data));
   }
   if (!options.execute) options.execute = eager::reference_run;
-  return emit(recorded, directory, options);
+  if (graph.tuning().empty()) return emit(recorded, directory, options);
+  ir::Graph tuned = recorded;
+  const std::string note = apply_tuning(tuned, graph.tuning(), options.target);
+  EmitReport report = emit(tuned, directory, options);
+  if (!note.empty()) report.notes.push_back(note);
+  return report;
 }
 
 }  // namespace graven::codegen

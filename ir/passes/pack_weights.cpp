@@ -4,12 +4,14 @@
 // the weight.
 //
 // In training, linear layers of f32 and few rows read their weight as it lies, and copy blocks of it where they use
-// them: a packed copy would be as large as the weight, and writing and reading it takes longer than it saves.
+// them: a packed copy would be as large as the weight, and writing and reading it takes longer than it saves. Whether
+// linear layers of f32 do, the graph may say, as measured.
 #include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
 
+#include "ir/ops/shared.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
 
@@ -29,10 +31,45 @@ bool unpacked_is_faster(const Graph& graph, const Node& node, bool backward) {
          (rows < kManyRows && weight.numel().maximum() >= kLargeWeight);
 }
 
+constexpr const char *kPacked = "packed", *kAsItLies = "as it lies";
+
+/// Whether both are possible.
+bool may_be_unpacked(const Graph& graph, const Node& node) {
+  const OpDef& op = lowered(*node.op);
+  return (op == kLoweredLinear || op == kLoweredLinearBackwardInput) && graph.type(node.inputs[0]).dtype == DType::f32;
+}
+
+std::string packing_key(const NodeView& node) {
+  const OpDef& op = *lowered(*node.node.op).lowers;
+  return std::string(op.name) + " " + node.input(0).to_string() + " " +
+         TensorType{DType::f32, Shape::of(ops::weight_shape(node))}.to_string() +
+         (is_inference(node.graph) ? "" : ", training");
+}
+
+/// Whether the weight is packed, of a node that could do without.
+bool packs(const Graph& graph, const Node& node) {
+  const std::string chosen = tuned(graph, packing_key({graph, node}));
+  if (chosen == kPacked || chosen == kAsItLies) return chosen == kPacked;
+  return is_inference(graph) || !unpacked_is_faster(graph, node, lowered(*node.op) == kLoweredLinearBackwardInput);
+}
+
 }  // namespace
 
+void list_packing_choices(const Graph& graph, std::vector<Choice>& choices) {
+  const Uses uses(graph);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    if (node.inputs.empty() || node.inputs[0] == kNone || !may_be_unpacked(graph, node)) continue;
+    const bool packed = node.attributes.flag_or("packed", false);
+    Choice choice{
+        packing_key({graph, node}), {kPacked, kAsItLies}, packed ? kPacked : kAsItLies, {static_cast<NodeId>(n)}};
+    const NodeId packing = uses.maker(node.inputs[1]);
+    if (packed && packing >= 0 && graph.nodes[at(packing)].phase != Phase::prepare) choice.nodes.push_back(packing);
+    choices.push_back(std::move(choice));
+  }
+}
+
 void pack_weights(Graph& graph, const PassOptions&) {
-  const bool training = !is_inference(graph);
   Rewriter rewriter(graph);
   std::map<ValueId, std::vector<std::pair<Packing, ValueId>>> packed;  // by weight
   for (Node& node : rewriter.old()) {
@@ -40,11 +77,9 @@ void pack_weights(Graph& graph, const PassOptions&) {
     const OpDef& op = lowered(*node.op);
     const bool is_f32 =
         !node.inputs.empty() && node.inputs[0] != kNone && graph.type(node.inputs[0]).dtype == DType::f32;
-    const bool linear = op == kLoweredLinear, linear_backward = op == kLoweredLinearBackwardInput;
     if (op.packing == nullptr || node.attributes.flag_or("packed", false) ||
         !(is_f32 || (graph.type(node.inputs[0]).dtype == DType::bf16 && op != kConv2dWinograd)) ||
-        !node.attributes.flag_or("channels_last", true) ||
-        (training && is_f32 && (linear || linear_backward) && unpacked_is_faster(graph, node, linear_backward))) {
+        !node.attributes.flag_or("channels_last", true) || (may_be_unpacked(graph, node) && !packs(graph, node))) {
       rewriter.keep(std::move(node));
       continue;
     }
@@ -55,7 +90,7 @@ void pack_weights(Graph& graph, const PassOptions&) {
       return k.first.op == packing.op && k.first.attributes == packing.attributes;
     });
     if (found == known.end()) {
-      const bool backward = linear_backward || op == kLoweredConv2dBackwardInput;
+      const bool backward = op == kLoweredLinearBackwardInput || op == kLoweredConv2dBackwardInput;
       const ValueId made = rewriter.add(*packing.op, {weight}, packing.attributes, node.origins, node.phase,
                                         graph.value(weight).name + (backward ? ".packed_backward" : ".packed"));
       found = known.insert(known.end(), {std::move(packing), made});

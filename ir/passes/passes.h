@@ -8,6 +8,7 @@
 
 #include "ir/graph.h"
 #include "ir/passes/pass.h"
+#include "ir/tuning.h"
 
 namespace graven::ir {
 
@@ -48,5 +49,10 @@ ValueId loss_scale(const Graph& graph);
 /// The number of the step of optimizer `index`, which is 0 where its gradients are not finite; kNone where nobody looks
 /// (ir/passes/unscale_gradients.cpp).
 ValueId finite_step_of(const Graph& graph, std::size_t index);
+
+/// Adds the choices that a graph behind all passes has been through: of the passes of these names.
+void list_winograd_choices(const Graph& graph, std::vector<Choice>& choices);
+void list_inverted_residual_choices(const Graph& graph, std::vector<Choice>& choices);
+void list_packing_choices(const Graph& graph, std::vector<Choice>& choices);
 
 }  // namespace graven::ir

@@ -27,9 +27,11 @@ struct conv2d_config {
   std::int64_t stride_height = 1, stride_width = 1;
   std::int64_t padding_height = 0, padding_width = 0;  ///< rows above and below, columns left and right
   std::int64_t dilation_height = 1, dilation_width = 1;
-  std::int64_t groups = 1;    ///< divides in_channels and out_channels
-  bool channels_last = true;  ///< x and y are NHWC; false (NCHW) is for kernels/reference only
-  bool measured = false;      ///< kernels/cuda: products by the fastest algorithm, not by the one recommended
+  std::int64_t groups = 1;     ///< divides in_channels and out_channels
+  bool channels_last = true;   ///< x and y are NHWC; false (NCHW) is for kernels/reference only
+  bool measured = false;       ///< kernels/cuda: products by the fastest algorithm, not by the one recommended
+  bool tf32 = false;           ///< as linear_config's
+  std::int64_t algorithm = 0;  ///< as linear_config's
 };
 
 /// The length of the output along one dimension: floor((in + 2*padding - dilation*(kernel - 1) - 1) / stride) + 1, as
@@ -52,7 +54,11 @@ constexpr std::int64_t conv2d_out_size(std::int64_t in, std::int64_t kernel, std
 }
 /// That product.
 [[gnu::always_inline]] constexpr linear_config conv2d_pointwise(const conv2d_config& config) {
-  return {.m = config.batch * config.out_height * config.out_width, .n = config.out_channels, .k = config.in_channels};
+  return {.m = config.batch * config.out_height * config.out_width,
+          .n = config.out_channels,
+          .k = config.in_channels,
+          .tf32 = config.tf32,
+          .algorithm = config.algorithm};
 }
 
 /// Output channels of a group, padded to whole panels of 16.

@@ -72,16 +72,20 @@ constexpr std::int64_t conv2d_winograd_workspace_bytes(const conv2d_winograd_con
   return conv2d_winograd_positions(s) * (conv2d_winograd_tiles_at_once(s) * (s.in_channels + s.out_channels) + 32) * 4;
 }
 
+/// Whether a convolution can be computed so.
+constexpr bool conv2d_winograd_is_possible(const conv2d_config& s) {
+  return s.kernel_height == 3 && s.kernel_width == 3 && s.stride_height == 1 && s.stride_width == 1 &&
+         s.dilation_height == 1 && s.dilation_width == 1 && s.groups == 1 && s.in_channels % 16 == 0 &&
+         s.out_channels % 16 == 0;
+}
+
 /// The tile by which a convolution is computed fastest: 4, 2, or 0 where conv2d is faster, or the only way.
 ///
 /// Counted is, for one input and output channel, in multiplications: those of the form; the weights that it reads, each
 /// worth 12; and moving the patches to and fro, which the channels share. A form with more weights must save a fifth to
 /// be taken: they are also memory, and read when cold.
 constexpr std::int64_t conv2d_winograd_tile(const conv2d_config& s) {
-  const bool possible = s.kernel_height == 3 && s.kernel_width == 3 && s.stride_height == 1 && s.stride_width == 1 &&
-                        s.dilation_height == 1 && s.dilation_width == 1 && s.groups == 1 && s.in_channels % 16 == 0 &&
-                        s.out_channels % 16 == 0;
-  if (!possible || s.in_channels < 64 || s.out_channels < 64) return 0;
+  if (!conv2d_winograd_is_possible(s) || s.in_channels < 64 || s.out_channels < 64) return 0;
   std::int64_t best = 0, least = 9 * (s.batch * s.out_height * s.out_width + 12);
   for (std::int64_t tile = 2; tile <= 4; tile += 2) {
     const conv2d_winograd_config c{

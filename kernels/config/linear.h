@@ -12,6 +12,8 @@ struct linear_config {
   std::int64_t k;  ///< columns of x: in_features
   /// The weight that linear and linear_backward_input read is in panels of 16; else it is w as it lies.
   bool packed = true;
+  bool tf32 = false;           ///< kernels/cuda: products of f32 take their factors rounded to TF32
+  std::int64_t algorithm = 0;  ///< kernels/cuda: which of those that the library of products recommends, the best first
 };
 
 /// Floats in the packed form of w[n,k]: [ceil(n / 16)][k][16].

@@ -14,6 +14,8 @@ struct matmul_config {
   std::int64_t b_batch_stride = 0;  ///< elements from one b to the next; 0: the same b for all
   bool transpose_a = false;         ///< a is stored [k,m]
   bool transpose_b = false;         ///< b is stored [n,k]
+  bool tf32 = false;                ///< as linear_config's
+  std::int64_t algorithm = 0;       ///< as linear_config's
 };
 
 /// Whether matmul copies all of b into panels first: where many rows or products use it. Otherwise the blocks of b are

@@ -11,9 +11,10 @@
 //               that they stay in the device's cache, and cuBLASLt multiplies them by the weights as they are stored.
 //
 // Floats, or half types, which have no depthwise kernels and are added up in float. Products add the bias and apply
-// ReLU; other epilogues are one more pass over y. Sums are in a fixed order, and in full float precision (no TF32). The
-// library's algorithm for a product is the one that it recommends, or, where the config says `measured`, the fastest
-// (cublas_lt.cuh): the order of its sums is then the choice of that run.
+// ReLU; other epilogues are one more pass over y. Sums are in a fixed order, and in full float precision unless the
+// config says `tf32` (products alone: depthwise kernels are as they are). The library's algorithm for a product is the
+// one that it recommends, or the config's `algorithm`, or, where that says `measured`, the fastest (cublas_lt.cuh): the
+// order of its sums is then the choice of that run.
 #pragma once
 
 #include "../config/conv2d.h"
@@ -47,7 +48,7 @@ constexpr bool conv2d_goes_depthwise(const conv2d_config& s) {
 template <class Epilogue = identity, class T>
 void conv2d(CudaContext& context, const conv2d_config& config, T* y, const T* x, const T* w, const plain_t<T>* bias,
             const plain_t<T>* residual = nullptr) {
-  const MeasuredProducts measured(context, config.measured);
+  const ProductScope scope(context, config);
   if (conv2d_is_pointwise(config)) return linear<Epilogue>(context, conv2d_pointwise(config), y, x, w, bias, residual);
   const std::int64_t rows = config.batch * config.out_height * config.out_width;
   if (detail::conv2d_is_empty(config)) {
@@ -69,7 +70,7 @@ void conv2d(CudaContext& context, const conv2d_config& config, T* y, const T* x,
 template <class Epilogue = identity, class T>
 void conv2d_backward_input(CudaContext& context, const conv2d_config& config, T* dx, const T* dy, const T* w,
                            const plain_t<T>* residual = nullptr) {
-  const MeasuredProducts measured(context, config.measured);
+  const ProductScope scope(context, config);
   if (conv2d_is_pointwise(config))
     return linear_backward_input<Epilogue>(context, conv2d_pointwise(config), dx, dy, w, residual);
   if (detail::conv2d_is_empty(config)) {
@@ -88,7 +89,7 @@ void conv2d_backward_input(CudaContext& context, const conv2d_config& config, T*
 template <class T>
 void conv2d_backward_weight(CudaContext& context, const conv2d_config& config, float* dw, float* db, const T* dy,
                             const T* x) {
-  const MeasuredProducts measured(context, config.measured);
+  const ProductScope scope(context, config);
   if (conv2d_is_pointwise(config)) return linear_backward_weight(context, conv2d_pointwise(config), dw, db, dy, x);
   if (detail::conv2d_is_empty(config)) {
     fill(context, fill_config{.n = conv2d_weights(config), .value = 0}, dw);

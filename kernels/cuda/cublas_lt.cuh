@@ -5,14 +5,14 @@
 //
 // cuBLASLt thinks in columns: a row-major c[m,n] is a column-major n x m matrix, so c = a b is asked for as c^T = b^T
 // a^T, and the bias, one value a column of c, is what cuBLASLt calls a bias of its rows. Products of floats are in full
-// precision (no TF32); those of half types are added up in float, and c may be float. The algorithm for a shape is
-// chosen once, the first that the library recommends; the same shape gives the same bits on every run. Where
-// MeasuredProducts are, it is the fastest of those that the library recommends:
+// precision; those of half types are added up in float, and c may be float. The algorithm for a shape is chosen once,
+// the first that the library recommends; the same shape gives the same bits on every run. A config says otherwise:
 //
-//   const MeasuredProducts measured(context, config.measured);   // for its scope
+//   const ProductScope scope(context, config);   // for its scope
 //
-// That is measured on memory of its own when the shape first comes, which is when calls are rehearsed: never while they
-// are recorded.
+// `tf32`: factors of floats are rounded to TF32, 10 bits behind the point, and products added up in float. `algorithm`:
+// which of those that the library recommends, the last where it has fewer. `measured`: the fastest of them, which is
+// measured on memory of its own when the shape first comes, when calls are rehearsed: never while they are recorded.
 #pragma once
 
 #include "../cpu/dtype.h"
@@ -84,11 +84,14 @@ class CublasLt {
     std::uint32_t alignment = 256;
     while (addresses % alignment != 0) alignment /= 2;
     const Types types{cublas_type<T>, cublas_type<C>, cublas_type<Compute>,
-                      std::is_same_v<Compute, double> ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F};
-    const Key key{shape.key(), epilogue, alignment, types.operands, types.result, measures_};
+                      std::is_same_v<Compute, double>              ? CUBLAS_COMPUTE_64F
+                      : settings_.tf32 && std::is_same_v<T, float> ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                                   : CUBLAS_COMPUTE_32F};
+    const Key key{shape.key(),  epilogue,      alignment,          types.operands,
+                  types.result, types.compute, settings_.measured, settings_.algorithm};
     auto found = plans_.find(key);
     if (found == plans_.end())  // whole before it is kept: making it may fail
-      found = plans_.emplace(key, Plan(handle_, shape, types, epilogue, bias, alignment, measures_, context.stream()))
+      found = plans_.emplace(key, Plan(handle_, shape, types, epilogue, bias, alignment, settings_, context.stream()))
                   .first;
     const Plan& plan = found->second;
     // Rehearsed is the most that an algorithm may take: with sizes that were not rehearsed another one may be chosen.
@@ -102,9 +105,13 @@ class CublasLt {
                                  &plan.algorithm, workspace, plan.workspace_bytes, context.stream()));
   }
 
-  /// Whether products that come for the first time are measured; what was chosen otherwise stays beside it.
-  bool measures() const { return measures_; }
-  void measure(bool on) { measures_ = on; }
+  /// As configs say it; what was chosen by others stays beside it.
+  struct Settings {
+    bool measured = false, tf32 = false;
+    std::int64_t algorithm = 0;
+  };
+  const Settings& settings() const { return settings_; }
+  void set(const Settings& settings) { settings_ = settings; }
 
  private:
   /// What the library makes, with one owner.
@@ -147,7 +154,7 @@ class CublasLt {
   /// The descriptors of a product and the algorithm that was chosen for it.
   struct Plan {
     Plan(cublasLtHandle_t handle, const matrix_product_shape& s, const Types& types, fused_epilogue epilogue,
-         const void* bias, std::uint32_t alignment, bool measured, cudaStream_t stream)
+         const void* bias, std::uint32_t alignment, const Settings& settings, cudaStream_t stream)
         : a(s.transpose_a ? layout(types.operands, s.k, s.m, s.a_leading, s.batch, s.a_stride)
                           : layout(types.operands, s.m, s.k, s.a_leading, s.batch, s.a_stride)),
           b(s.transpose_b ? layout(types.operands, s.n, s.k, s.b_leading, s.batch, s.b_stride)
@@ -173,13 +180,17 @@ class CublasLt {
             CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
         GRAVEN_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof alignment));
       cublasLtMatmulHeuristicResult_t choices[kMeasured] = {};
+      const int asked = settings.measured                    ? kMeasured
+                        : settings.algorithm < kMeasured - 1 ? static_cast<int>(settings.algorithm) + 1
+                                                             : kMeasured;
       int found = 0;
-      GRAVEN_CUBLAS(cublasLtMatmulAlgoGetHeuristic(handle, product, b, a, c, c, preference, measured ? kMeasured : 1,
-                                                   choices, &found));
+      GRAVEN_CUBLAS(cublasLtMatmulAlgoGetHeuristic(handle, product, b, a, c, c, preference, asked, choices, &found));
       if (found == 0) GRAVEN_CUBLAS(CUBLAS_STATUS_NOT_SUPPORTED);
-      const int fastest = found == 1 ? 0 : fastest_of(handle, s, types, choices, found, stream);
-      algorithm = choices[fastest].algo;
-      workspace_bytes = choices[fastest].workspaceSize;
+      int chosen = found - 1;
+      if (settings.measured && found > 1) chosen = fastest_of(handle, s, types, choices, found, stream);
+      if (choices[chosen].state != CUBLAS_STATUS_SUCCESS) chosen = 0;
+      algorithm = choices[chosen].algo;
+      workspace_bytes = choices[chosen].workspaceSize;
     }
 
     /// Of algorithms, the one that takes the least time for the product, in the best of kRuns; of those that take the
@@ -234,7 +245,7 @@ class CublasLt {
     std::size_t workspace_bytes = 0;
   };
   using Key = std::tuple<decltype(matrix_product_shape{}.key()), fused_epilogue, std::uint32_t, cudaDataType_t,
-                         cudaDataType_t, bool>;
+                         cudaDataType_t, cublasComputeType_t, bool, std::int64_t>;
 
   template <class Value>
   static void set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute, const Value& value) {
@@ -258,23 +269,26 @@ class CublasLt {
 
   cublasLtHandle_t handle_ = nullptr;
   std::map<Key, Plan> plans_;
-  bool measures_ = false;
+  Settings settings_;
 };
 
-/// Products within its scope are by the fastest algorithm, where it is told so.
-class MeasuredProducts {
+/// Products within its scope are computed as a kernel's config says; what it does not say stays.
+class ProductScope {
  public:
-  MeasuredProducts(CudaContext& context, bool on)
-      : library_(context.library<CublasLt>()), before_(library_.measures()) {
-    library_.measure(on);
+  template <class Config>
+  ProductScope(CudaContext& context, const Config& config)
+      : library_(context.library<CublasLt>()), before_(library_.settings()) {
+    CublasLt::Settings now{before_.measured, config.tf32, config.algorithm};
+    if constexpr (requires { config.measured; }) now.measured = config.measured;
+    library_.set(now);
   }
-  ~MeasuredProducts() { library_.measure(before_); }
-  MeasuredProducts(const MeasuredProducts&) = delete;
-  MeasuredProducts& operator=(const MeasuredProducts&) = delete;
+  ~ProductScope() { library_.set(before_); }
+  ProductScope(const ProductScope&) = delete;
+  ProductScope& operator=(const ProductScope&) = delete;
 
  private:
   CublasLt& library_;
-  bool before_;
+  CublasLt::Settings before_;
 };
 
 /// c = a b, then the epilogue. m, n and k are not 0. `scratch`: CublasLt::kWorkspaceBytes for whoever uses the

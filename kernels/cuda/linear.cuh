@@ -20,6 +20,7 @@ void linear(CudaContext& context, const linear_config& config, T* y, const T* x,
             const plain_t<T>* residual = nullptr) {
   const linear_config& s = config;
   if (s.m == 0 || s.n == 0) return;
+  const ProductScope scope(context, config);
   if (s.k == 0) {
     fill(context, fill_config{.n = s.m * s.n, .value = 0}, y);
     return epilogue<Epilogue>(context, s.m, s.n, y, bias, residual);
@@ -41,6 +42,7 @@ void linear_backward_input(CudaContext& context, const linear_config& config, T*
                            const plain_t<T>* residual = nullptr) {
   const linear_config& s = config;
   if (s.m == 0 || s.k == 0) return;
+  const ProductScope scope(context, config);
   if (s.n == 0)
     fill(context, fill_config{.n = s.m * s.k, .value = 0}, dx);
   else
@@ -53,6 +55,7 @@ template <class T>
 void linear_backward_weight(CudaContext& context, const linear_config& config, compute_t<T>* dw, compute_t<T>* db,
                             const T* dy, const T* x) {
   const linear_config& s = config;
+  const ProductScope scope(context, config);
   if (s.n > 0 && s.k > 0) {
     if (s.m == 0)
       fill(context, fill_config{.n = s.n * s.k, .value = 0}, dw);

@@ -20,6 +20,7 @@ void matmul(CudaContext& context, const matmul_config& config, T* c, const T* a,
             const plain_t<T>* bias = nullptr, const plain_t<T>* residual = nullptr) {
   const matmul_config& s = config;
   if (s.batch == 0 || s.m == 0 || s.n == 0) return;
+  const ProductScope scope(context, config);
   if (s.k == 0) {
     fill(context, fill_config{.n = s.batch * s.m * s.n, .value = 0}, c);
     return epilogue<Epilogue, T>(context, s.batch * s.m, s.n, c, bias, residual);

@@ -67,6 +67,7 @@ void find_all(Driver& d, Functions& f) {
   f.find(d.device_count, "cuDeviceGetCount");
   f.find(d.device_get, "cuDeviceGet");
   f.find(d.device_attribute, "cuDeviceGetAttribute");
+  f.find(d.device_name, "cuDeviceGetName");
   f.find(d.primary_context, "cuDevicePrimaryCtxRetain");
   f.find(d.set_context, "cuCtxSetCurrent");
   f.find(d.get_context, "cuCtxGetCurrent");
@@ -251,6 +252,19 @@ int architecture_of(int device) {
   driver().device_attribute(&major, kMajor, handle);
   driver().device_attribute(&minor, kMinor, handle);
   return 10 * major + minor;
+}
+
+std::string name_of(int device) {
+  char name[256] = {};
+  int handle = 0;
+  driver().device_get(&handle, device);
+  driver().device_name(name, sizeof name - 1, handle);
+  return fmt::format("{}, sm_{}", name, architecture_of(device));
+}
+
+std::string cublas_lt_version() {
+  const auto version = reinterpret_cast<std::size_t (*)()>(cublas_lt_function("cublasLtGetVersion"));
+  return fmt::format("cuBLASLt {}", version());
 }
 
 }  // namespace graven::codegen::cuda

@@ -24,6 +24,7 @@ struct Driver {
   Result (*device_count)(int*) = nullptr;
   Result (*device_get)(int*, int) = nullptr;
   Result (*device_attribute)(int*, int, int) = nullptr;
+  Result (*device_name)(char*, int, int) = nullptr;
   Result (*primary_context)(void**, int) = nullptr;
   Result (*set_context)(void*) = nullptr;
   Result (*get_context)(void**) = nullptr;
@@ -101,5 +102,9 @@ const Nvtx* nvtx();
 
 /// "9.0" as 90.
 int architecture_of(int device);
+/// "NVIDIA H200, sm_90".
+std::string name_of(int device);
+/// "cuBLASLt 130100".
+std::string cublas_lt_version();
 
 }  // namespace graven::codegen::cuda

@@ -2,16 +2,26 @@
 
 #include "codegen/plan/plan.h"
 #include "codegen/targets/cpu/kernels.h"
+#include "ir/passes/passes.h"
 
 namespace graven::codegen {
 
 namespace {
+
+std::vector<ir::Choice> choices(const ir::Graph& graph) {
+  std::vector<ir::Choice> found;
+  ir::list_winograd_choices(graph, found);
+  ir::list_inverted_residual_choices(graph, found);
+  ir::list_packing_choices(graph, found);
+  return found;
+}
 
 Target make_cpu_target() {
   Target target{.passes = ir::kHost, .title = "the CPU", .style = {}};
   target.passes.lower = lower_for_cpu;
   target.passes.arena_bytes = planned_arena_bytes;
   target.constants_in_code = true;
+  target.choices = choices;
   TargetStyle& style = target.style;
   style.calls.release = "release({data}, {count});";
   style.calls.release_header = "kernels/cpu/release.h";

@@ -124,6 +124,34 @@ ir::ValueId uncovered(const ir::NodeView& node, const CudaKernel& kernel) {
   throw error.at(node.node.origins);
 }
 
+ir::ConfigField* find_field(ir::KernelCall& call, std::string_view name) {
+  const auto found =
+      std::find_if(call.config.begin(), call.config.end(), [&](const auto& f) { return f.first == name; });
+  return found == call.config.end() ? nullptr : &found->second;
+}
+
+/// Of a call that the library of products computes, by whichever algorithm: its dtype and sizes; empty: of any other.
+std::string product_key(const ir::NodeView& node, ir::KernelCall& call) {
+  if (find_field(call, "algorithm") == nullptr) return {};
+  if (const ir::ConfigField* groups = find_field(call, "groups");
+      groups != nullptr && *groups != ir::ConfigField(ir::Dim(1)) && *groups == *find_field(call, "in_channels") &&
+      *groups == *find_field(call, "out_channels") && node.input(0).dtype == ir::DType::f32)
+    return {};  // depthwise: no product
+  if (ir::ConfigField* measured = find_field(call, "measured"); measured != nullptr && std::get<bool>(*measured))
+    return {};
+  std::string key = call.name + " " + std::string(ir::name(node.input(0).dtype));
+  for (const auto& [name, value] : call.config) {
+    if (name == "algorithm" || name == "measured") continue;
+    if (const auto* size = std::get_if<ir::Dim>(&value)) key += " " + name + "=" + size->to_string();
+    if (const auto* flag = std::get_if<bool>(&value); flag != nullptr && *flag) key += " " + name;
+  }
+  return key;
+}
+
+/// Of those that the library recommends (kernels/cuda/cublas_lt.cuh, kMeasured).
+constexpr std::int64_t kAlgorithms = 8;
+std::string name_of_algorithm(std::int64_t place) { return "algorithm " + std::to_string(place); }
+
 }  // namespace
 
 ir::KernelCall lower_for_cuda(const ir::NodeView& node) {
@@ -139,10 +167,30 @@ ir::KernelCall lower_for_cuda(const ir::NodeView& node) {
   if (kernel->images && !node.attributes().flag("channels_last"))
     refuse(node, "the CUDA kernel " + call.name + " takes NHWC images: the pass choose_layout must run");
   if (kernel->product) call.in_place.clear();
-  if (node.graph.flag(ir::kMeasuredConvolutions))
-    for (auto& [field, value] : call.config)
-      if (field == "measured") value = true;
+  if (ir::ConfigField* field = find_field(call, "measured")) *field = node.graph.flag(ir::kMeasuredConvolutions);
+  if (ir::ConfigField* field = find_field(call, "tf32"))
+    *field = node.graph.flag(ir::kAllowTf32) && node.input(0).dtype == ir::DType::f32;
+  if (const std::string key = product_key(node, call); ir::has_tuned(node.graph) && !key.empty()) {
+    const std::string chosen = ir::tuned(node.graph, key);
+    for (std::int64_t place = 0; place < kAlgorithms; ++place)
+      if (chosen == name_of_algorithm(place)) *find_field(call, "algorithm") = ir::Dim(place);
+  }
   return call;
+}
+
+std::vector<ir::Choice> cuda_choices(const ir::Graph& graph) {
+  std::vector<ir::Choice> choices;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const ir::NodeView node{graph, graph.nodes[n]};
+    ir::KernelCall call = lower_for_cuda(node);
+    const std::string key = product_key(node, call);
+    if (key.empty()) continue;
+    const std::int64_t place = std::get<ir::Dim>(*find_field(call, "algorithm")).value();
+    ir::Choice choice{key, {}, name_of_algorithm(place), {static_cast<ir::NodeId>(n)}};
+    for (std::int64_t p = 0; p < kAlgorithms; ++p) choice.candidates.push_back(name_of_algorithm(p));
+    choices.push_back(std::move(choice));
+  }
+  return choices;
 }
 
 }  // namespace graven::codegen

@@ -41,6 +41,7 @@ Target make_cuda_target() {
                 .title = "CUDA",
                 .alignment = 256,  // what the libraries' widest loads and cudaMalloc agree on
                 .style = {}};
+  target.choices = cuda_choices;
   TargetStyle& style = target.style;
   style.calls = {.first_argument = "context",
                  .kernel_folder = "cuda",

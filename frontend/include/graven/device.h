@@ -31,6 +31,14 @@ void* stream(int device = 0);
 /// back to Graven's own. Waits for what was given before. User error where there is no such device.
 void use_stream(void* stream, int device = 0);
 
+/// Whether products and convolutions of f32 on a device may round what they multiply to TF32, 10 bits behind the point,
+/// and add up in f32: several times as fast where it has units for it, three digits instead of seven. Off unless asked
+/// for, as PyTorch's torch.backends.cuda.matmul.allow_tf32; convolutions, too (PyTorch has a switch of their own for
+/// these, which is on). A gradient is computed as its operator was. Graphs take what holds when they are recorded,
+/// unless nn::GraphBase::allow_tf32 says it. Depthwise convolutions, recurrent cells and processors do not round.
+void allow_tf32(bool on = true);
+bool allows_tf32();
+
 }  // namespace cuda
 
 }  // namespace graven

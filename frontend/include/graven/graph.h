@@ -215,6 +215,17 @@ class GraphBase {
   /// a program may differ in their last bits. The CPU's kernels are chosen by shapes alone: it changes nothing there.
   void enable_cudnn_conv_heuristic_search_algo(bool on = true, Location where = Location::current());
 
+  /// Whether products and convolutions of f32 may round what they multiply to TF32 on a device, as cuda::allow_tf32,
+  /// which holds where this is not called. It changes nothing on the CPU.
+  void allow_tf32(bool on = true, Location where = Location::current());
+
+  /// A file of measured choices, "tuning.json" of `graven tune`: the program, and what codegen::emit() writes of this
+  /// graph, take the algorithms that were the fastest where it was measured, if that was on such a device with these
+  /// versions; one line on stderr says what does not hold. Results may differ by rounding. User error when the graph is
+  /// compiled or emitted, where the file cannot be read or is damaged. Empty: heuristics choose.
+  void set_tuning(const std::string& file, Location where = Location::current());
+  const std::string& tuning() const;
+
   /// Calls with inputs of other shapes, dtypes or another number record build() again and compile a program of their
   /// own, instead of being an error. Programs share parameters, buffers, optimizer state and the count of steps; the
   /// `size` that were used last are kept. graph(), save() and repr() show the one used last. Where only a batch varies,

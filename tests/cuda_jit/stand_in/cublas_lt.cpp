@@ -4,6 +4,8 @@
 
 extern "C" const char* exported_cublasLtGetStatusString(cublasStatus_t status) asm("cublasLtGetStatusString");
 const char* exported_cublasLtGetStatusString(cublasStatus_t status) { return cublasLtGetStatusString(status); }
+extern "C" std::size_t exported_cublasLtGetVersion() asm("cublasLtGetVersion");
+std::size_t exported_cublasLtGetVersion() { return 130000; }
 extern "C" cublasStatus_t exported_cublasLtCreate(cublasLtHandle_t* handle) asm("cublasLtCreate");
 cublasStatus_t exported_cublasLtCreate(cublasLtHandle_t* handle) { return cublasLtCreate(handle); }
 extern "C" cublasStatus_t exported_cublasLtDestroy(cublasLtHandle_t handle) asm("cublasLtDestroy");

@@ -57,6 +57,10 @@ Result cuDeviceGetAttribute(int* value, int attribute, int) {
   *value = attribute == 75 ? (old ? 5 : 9) : attribute == 76 ? (old ? 2 : 0) : 0;
   return attribute == 75 || attribute == 76 ? 0 : kInvalidValue;
 }
+Result cuDeviceGetName(char* name, int bytes, int) {
+  std::snprintf(name, static_cast<std::size_t>(bytes), "Emulated");
+  return 0;
+}
 Result cuDevicePrimaryCtxRetain(void** context, int device) {
   *context = &contexts[device];
   return 0;

@@ -94,7 +94,8 @@ cublasStatus_t read(Value& to, const void* value, std::size_t bytes) {
 cublasStatus_t check(const cublasLtMatmulDescOpaque& p, const cublasLtMatrixLayoutOpaque& a,
                      const cublasLtMatrixLayoutOpaque& b, const cublasLtMatrixLayoutOpaque& c,
                      const cublasLtMatrixLayoutOpaque& d) {
-  const bool f32 = p.compute == CUBLAS_COMPUTE_32F && p.scale == CUDA_R_32F,
+  const bool tf32 = p.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type == CUDA_R_32F;
+  const bool f32 = (p.compute == CUBLAS_COMPUTE_32F || tf32) && p.scale == CUDA_R_32F,
              f64 = p.compute == CUBLAS_COMPUTE_64F && p.scale == CUDA_R_64F;
   if (!f32 && !f64) return not_supported("this compute type");
   for (const auto* m : {&a, &b, &c, &d}) {
@@ -171,6 +172,17 @@ struct HalfFormat {
 };
 constexpr HalfFormat kF16{5, 10, 15}, kBf16{8, 7, 127};
 
+/// Of a factor: to TF32, 10 bits of fraction, to the nearest, ties to even.
+float rounded_to_tf32(float value) {
+  if (!std::isfinite(value)) return value;
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  bits += 0xfff + (bits >> 13 & 1);
+  bits &= ~std::uint32_t{0x1fff};
+  std::memcpy(&value, &bits, sizeof bits);
+  return value;
+}
+
 /// Element `i` of a matrix of this type, in T.
 template <class T>
 T element(const void* data, cudaDataType_t type, std::int64_t i) {
@@ -195,8 +207,13 @@ void multiply(const cublasLtMatmulDescOpaque& p, const cublasLtMatrixLayoutOpaqu
   // A row of op(a) and a column of op(b), gathered, make the inner loop contiguous.
   std::vector<T> rows(static_cast<std::size_t>(ld.rows * k)), column(static_cast<std::size_t>(k));
   for (std::int32_t batch = 0; batch < ld.batch; ++batch) {
-    const auto of_a = [&](std::int64_t i) { return element<T>(a, la.type, batch * la.stride + i); };
-    const auto of_b = [&](std::int64_t i) { return element<T>(b, lb.type, batch * lb.stride + i); };
+    const auto factor = [&](const void* data, const cublasLtMatrixLayoutOpaque& layout, std::int64_t i) {
+      const T value = element<T>(data, layout.type, batch * layout.stride + i);
+      return p.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? static_cast<T>(rounded_to_tf32(static_cast<float>(value)))
+                                                       : value;
+    };
+    const auto of_a = [&](std::int64_t i) { return factor(a, la, i); };
+    const auto of_b = [&](std::int64_t i) { return factor(b, lb, i); };
     for (std::int64_t i = 0; i < ld.rows; ++i)
       for (std::int64_t e = 0; e < k; ++e)
         rows[static_cast<std::size_t>(i * k + e)] =
