@@ -129,8 +129,10 @@ target_include_directories(graven PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>
 target_include_directories(graven SYSTEM PRIVATE ${INJA_INCLUDE_DIR})
 target_link_libraries(graven PUBLIC nlohmann_json::nlohmann_json fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})
 set_target_properties(graven PROPERTIES LINKER_LANGUAGE CXX)
+set_source_files_properties(${CMAKE_SOURCE_DIR}/codegen/build/tuning.cpp
+                            PROPERTIES COMPILE_DEFINITIONS GRAVEN_VERSION="${PROJECT_VERSION}"
+                                       SKIP_UNITY_BUILD_INCLUSION ON)
 target_compile_features(graven PUBLIC cxx_std_20)
-target_compile_definitions(graven PRIVATE GRAVEN_VERSION="${PROJECT_VERSION}")
 target_precompile_headers(graven PRIVATE ${GRAVEN_STANDARD_HEADERS} ${GRAVEN_IR_HEADERS} <nlohmann/json.hpp>
                           <graven/graven.h>)
 graven_optimise(graven)

@@ -40,7 +40,7 @@ void set_tuned(Graph& graph, std::string_view key, std::string chosen);
 bool has_tuned(const Graph& graph);
 
 /// Key of Graph::config, a text: the device whose entries a graph was given.
-inline constexpr std::string_view kTunedFor = "emit.tuned_for";
+inline constexpr std::string_view kTunedFor = "tuned_for";
 /// The choice of how many threads a program has, which stands in no node: "all", or a number.
 std::string threads_key(const Graph& graph);
 /// What the config says of it; 0: all, or nothing.

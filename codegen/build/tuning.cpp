@@ -65,12 +65,6 @@ std::map<std::string, ir::Choice> choices_by_heuristics(const ir::Graph& traced,
   return choices_of(graph, target);
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 /// Three digits say all that a time does.
 double rounded(double milliseconds) {
   if (milliseconds <= 0) return 0;
@@ -162,15 +156,10 @@ class Program {
 
   const std::map<std::string, ir::Choice>& choices() const { return choices_; }
 
-  /// Of a step, in milliseconds: the shorter of two behind one that warms up.
+  /// Of a step, in milliseconds: the shortest of some.
   double time() {
     double least = std::numeric_limits<double>::infinity();
-    for (int i = 0; i < 3; ++i) {
-      const auto start = std::chrono::steady_clock::now();
-      run();
-      const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-      if (i > 0) least = std::min(least, took.count());
-    }
+    run_some([&](double milliseconds) { least = std::min(least, milliseconds); });
     return least;
   }
 
@@ -178,21 +167,43 @@ class Program {
   std::map<std::string, double> times_of_choices() {
     std::map<std::string, double> least;
     executable_->measure_calls(true);
-    for (int i = 0; i < 3; ++i) {
-      run();
+    run_some([&](double) {
       std::map<ir::NodeId, double> of_nodes;
       for (const ir::CallTime& t : executable_->call_times()) of_nodes[nodes_.at(t.call)] += t.seconds * 1e3;
       for (const auto& [key, choice] : choices_) {
         double sum = 0;
         for (const ir::NodeId n : choice.nodes) sum += of_nodes[n];
-        if (i > 0) least[key] = i == 1 ? sum : std::min(least[key], sum);
+        const auto [found, is_new] = least.try_emplace(key, sum);
+        if (!is_new) found->second = std::min(found->second, sum);
       }
-    }
+    });
     executable_->measure_calls(false);
     return least;
   }
 
  private:
+  /// `each` is told what a step has taken, of at least two, behind some that bring memory into the caches and threads
+  /// to processors.
+  template <class Each>
+  void run_some(const Each& each) {
+    constexpr double kWarm = 40, kMeasured = 30;  // milliseconds
+    double spent = 0, measured = 0;
+    for (int steps = 0; steps < 2 || measured < kMeasured;) {
+      const auto start = std::chrono::steady_clock::now();
+      run();
+      const double took = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+      const bool warm = spent > 0 && spent + took >= kWarm;
+      spent += took;
+      if (!warm) {
+        executable_->call_times();
+        continue;
+      }
+      ++steps;
+      measured += took;
+      each(took);
+    }
+  }
+
   void run() {
     ++numbers_.step, ++numbers_.draw;
     executable_->run(inputs_, outputs_, symbols_, numbers_);
@@ -209,14 +220,12 @@ class Program {
   ir::StepNumbers numbers_;
 };
 
-/// The medians of what programs take, run in turns.
+/// The least that programs take, run in turns: others' work on the machine only adds to it.
 std::vector<double> times_in_turns(const std::vector<Program*>& programs, int rounds) {
-  std::vector<std::vector<double>> times(programs.size());
+  std::vector<double> least(programs.size(), std::numeric_limits<double>::infinity());
   for (int round = 0; round < rounds; ++round)
-    for (std::size_t i = 0; i < programs.size(); ++i) times[i].push_back(programs[i]->time());
-  std::vector<double> medians;
-  for (const auto& of_one : times) medians.push_back(median(of_one));
-  return medians;
+    for (std::size_t i = 0; i < programs.size(); ++i) least[i] = std::min(least[i], programs[i]->time());
+  return least;
 }
 
 class Tuner {
@@ -242,8 +251,8 @@ class Tuner {
       tuned = std::make_unique<Program>(graph, target_, device_, options_.threads, memory_);
       const std::vector<double> times = times_in_turns({before_.get(), tuned.get()}, options_.rounds);
       report_.milliseconds_before = times[0], report_.milliseconds_after = times[1];
-      if (times[1] >= times[0]) {
-        report_.gained_nothing = true;
+      if (times[1] * kWorthwhile >= times[0]) {  // slower by more than noise
+        report_.slower_together = true;
         for (auto& [key, chosen] : chosen_) chosen = report_.heuristics.at(key);
         graph = traced_;
         tuned.reset();
@@ -280,13 +289,13 @@ class Tuner {
       programs.push_back(others.back().get());
     }
     if (most < 2) return;
-    std::map<std::string, std::map<std::string, std::vector<double>>> times;
     for (int round = 0; round < options_.rounds; ++round)
       for (Program* program : programs)
-        for (const auto& [key, time] : program->times_of_choices())
-          if (report_.heuristics.count(key)) times[key][program->choices().at(key).taken].push_back(time);
-    for (const auto& [key, of_candidates] : times)
-      for (const auto& [candidate, list] : of_candidates) times_[key][candidate] = median(list);
+        for (const auto& [key, time] : program->times_of_choices()) {
+          if (!report_.heuristics.count(key)) continue;
+          const auto [found, is_new] = times_[key].try_emplace(program->choices().at(key).taken, time);
+          if (!is_new) found->second = std::min(found->second, time);
+        }
   }
 
   void choose() {

@@ -6,8 +6,8 @@
 //   const std::string note = apply_tuning(traced, "saved/tuning.json", "cpu"); // the graph's config says what holds
 //
 // Candidates are measured where they will work: in programs of the whole graph, each of which takes another candidate
-// for every choice at once, run in turns. A choice is a key, operator, dtypes and shapes; calls that have it in common
-// are measured together.
+// for every choice at once, run in turns; the least time of each counts, since others' work on the machine only adds to
+// it. A choice is a key, operator, dtypes and shapes; calls that have it in common are measured together.
 #pragma once
 
 #include <map>
@@ -47,10 +47,10 @@ struct TuneOptions {
 struct TuneReport {
   std::vector<ir::TuningEntry> entries;
   std::map<std::string, std::string> heuristics;  ///< by choice
-  /// Of a step by heuristics, and as tuned: medians over the rounds.
+  /// Of a step by heuristics, and as tuned.
   double milliseconds_before = 0, milliseconds_after = 0;
-  /// Together the candidates that were faster by themselves gained nothing: the heuristics' have stayed.
-  bool gained_nothing = false;
+  /// Together the candidates that were faster by themselves are slower: the heuristics' have stayed.
+  bool slower_together = false;
 };
 
 /// Measures every candidate of every choice of a graph at its trace.

@@ -46,8 +46,8 @@ int tune(const TuneArguments& o) {
   std::size_t changed = 0;
   for (const ir::TuningEntry& e : report.entries) changed += e.chosen != report.heuristics.at(e.choice);
   fmt::print("{}", table(report));
-  if (report.gained_nothing)
-    fmt::print("what was faster by itself gained nothing together: heuristics' choices stay\n");
+  if (report.slower_together)
+    fmt::print("what was faster by itself was slower together: heuristics' choices stay\n");
   fmt::print("{}: {} choices, {} other than heuristics'; a step {:.3g} ms, by heuristics {:.3g} ms\n", file,
              report.entries.size(), changed, report.milliseconds_after, report.milliseconds_before);
   return 0;
@@ -74,7 +74,7 @@ void add_tune(CLI::App& app, int& status) {
       ->type_name("N")
       ->check(whole_number(0, 4096))
       ->capture_default_str();
-  command->add_option("--rounds", o->tune.rounds, "In which all candidates take turns; medians count")
+  command->add_option("--rounds", o->tune.rounds, "In which all candidates take turns; the least time of each counts")
       ->type_name("N")
       ->check(whole_number(1, 1000))
       ->capture_default_str();

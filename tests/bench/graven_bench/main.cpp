@@ -18,9 +18,11 @@
 #include "codegen/build/aot.h"
 #include "codegen/build/cache.h"
 #include "codegen/build/process.h"
+#include "codegen/build/tuning.h"
 #include "codegen/emit/project.h"
 #include "codegen/plan/plan.h"
 #include "ir/diagnostic.h"
+#include "ir/json.h"
 #include "ir/passes/pass.h"
 #include "ir/rank_layout.h"
 #include "ir/stages.h"
@@ -42,7 +44,7 @@ double rounded(double value) {
 
 /// What the command line says.
 struct Settings {
-  std::string workload, directory;
+  std::string workload, directory, save, tuning;
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   double seconds = 5;
   std::string target;
@@ -97,11 +99,21 @@ int bench(const Settings& settings) {
   if (on_gpu) workload.graph.config.erase(std::string(graven::ir::kUpdateInBackward));
   if (!settings.amp.empty())
     workload.graph.config[std::string(graven::ir::kAmp)] = *graven::ir::dtype_from_name(settings.amp);
+  if (!settings.save.empty()) {
+    fs::create_directories(settings.save);
+    graven::ir::write_graph(settings.save + "/graph.json", workload.graph);
+    return 0;
+  }
+  if (!settings.tuning.empty()) {
+    const std::string note = graven::codegen::apply_tuning(workload.graph, settings.tuning, settings.target);
+    if (!note.empty()) std::fprintf(stderr, "note: %s\n", note.c_str());
+  }
   if (directory.empty()) {
     std::string base = graven::codegen::ArtefactCache::default_directory();
     if (base.empty()) base = fs::temp_directory_path() / "graven";
     directory = base + (on_gpu ? "/bench-cuda/" : "/bench/") + name + settings.amp + (ranks ? "-ranks" : "") +
-                (settings.stages > 1 ? "-stages" : "") + (settings.tensor_ranks > 1 ? "-parts" : "");
+                (settings.stages > 1 ? "-stages" : "") + (settings.tensor_ranks > 1 ? "-parts" : "") +
+                (settings.tuning.empty() ? "" : "-tuned");
   }
   fs::create_directories(directory);
   // A gradient that is used up within backward has no mean over ranks.
@@ -189,6 +201,8 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"bf16", "f16"}));
   app.add_flag("--emit-only", settings.emit_only, "Write the project, and neither build nor time it");
   app.add_option("--directory", settings.directory, "Where the project is emitted; default: in the cache");
+  app.add_option("--save", settings.save, "Write the workload's graph into this folder, for graven tune, and end");
+  app.add_option("--tuning", settings.tuning, "A file of measured choices, as graven tune writes it");
   app.add_flag("--list", list, "Print the workloads");
   app.add_flag("--machine", machine, "Measure the machine's limits");
   app.add_flag("--scale", scale, "Time trace, passes, plan and emission of synthetic graphs of 1,000 to 100,000 nodes");
