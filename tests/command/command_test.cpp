@@ -18,8 +18,10 @@
 #include "codegen/plan/plan.h"
 #include "ir/json.h"
 #include "ir/op.h"
+#include "ir/ops.h"
 #include "ir/passes/derive_evaluation.h"
 #include "ir/passes/pass.h"
+#include "ir/tuning.h"
 #include "tests/passes/graphs.h"
 #include "tests/read_text.h"
 
@@ -487,6 +489,57 @@ TEST_F(Command, EmitsBetweenPasses) {
   emit("first/05-differentiate.json", "from", {"--from", "fold_constants"});
   EXPECT_FALSE(updates("from"));
   EXPECT_FALSE(updates("without_update"));
+}
+
+// From measuring to a project: a convolution has three algorithms, of which one is written down, and emitted.
+TEST_F(Command, TunesAndEmitsWhatWasMeasured) {
+  ir::Graph graph;
+  graph.name = "Tuned";
+  const ir::ValueId x = graph.add_input("x", {ir::DType::f32, {1, 16, 6, 6}}),
+                    w = graph.add_parameter("w", {ir::DType::f32, {16, 16, 3, 3}}, true);
+  graph.outputs = {graph.add_node(ir::kConv2d, {x, w}, {{"padding", ir::Ints{1, 1}}}, {}).at(0)};
+  ir::write_graph((work / "saved/graph.json").string(), graph);
+  const std::vector<std::string> tune = {"tune", "saved", "--rounds", "1", "--threads", "1"};
+  const std::string said = output(tune, {"CXXFLAGS=-O0"});
+  for (const char* part :
+       {"conv2d f32[1,6,6,16] f32[16,16,3,3] padding 1x1: ", " ms  direct\n", " ms  winograd 2\n", " ms  winograd 4\n",
+        "threads of Tuned f32[1,16,6,6]: 1, not all\n", "saved/tuning.json: 2 choices, "})
+    EXPECT_NE(said.find(part), std::string::npos) << part << "\n" << said;
+  std::vector<ir::TuningEntry> entries = ir::read_tuning((work / "saved/tuning.json").string());
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_EQ(entries[0].milliseconds.size(), 3u);
+  const auto emit = [&](const std::string& chosen) {
+    entries[0].chosen = chosen;
+    std::ofstream(work / "saved/tuning.json") << ir::tuning_text(entries);
+    std::string notes = output({"emit", "saved", "-o", "project", "-q"});
+    EXPECT_NE(output({"emit", "saved", "-o", "project", "--check"}).find("as it would be emitted now"),
+              std::string::npos);
+    return notes;
+  };
+  EXPECT_EQ(emit("winograd 2").find("tuning.json"), std::string::npos);
+  EXPECT_NE(text_of(work / "project/model.cpp").find("conv2d_winograd 16->16, 3x3, as measured"), std::string::npos);
+  EXPECT_NE(text_of(work / "project/main.cpp").find(".threads = 1"), std::string::npos);
+  emit("direct");
+  EXPECT_EQ(text_of(work / "project/model.cpp").find("winograd"), std::string::npos);
+  output({"emit", "saved", "-o", "untuned", "-q", "--no-tuning"});
+  EXPECT_EQ(text_of(work / "untuned/main.cpp").find(".threads = 1"), std::string::npos);
+  // Of another device: one line; where a project was emitted for it, or it is named, they hold.
+  for (ir::TuningEntry& e : entries) e.device = "Another";
+  const std::string ignored = "note: saved/tuning.json: entries that are ignored: 2 for another device (Another;";
+  std::ofstream(work / "saved/tuning.json") << ir::tuning_text(entries);
+  EXPECT_NE(output({"emit", "saved", "-o", "elsewhere", "-q"}).find(ignored), std::string::npos);
+  const std::string named = output({"emit", "saved", "-o", "elsewhere", "-q", "--tuned-for", "Another"});
+  EXPECT_EQ(named.find("ignored"), std::string::npos) << named;
+  EXPECT_EQ(output({"emit", "saved", "-o", "elsewhere", "--check"}).find("ignored"), std::string::npos);
+  EXPECT_NE(text_of(work / "elsewhere/main.cpp").find(".threads = 1"), std::string::npos);
+  // What is damaged is said before anything is written.
+  std::ofstream(work / "saved/tuning.json") << "{\n\"format\": ";
+  for (const auto& words : {std::vector<std::string>{"emit", "saved", "-o", "none"}, tune}) {
+    const ProcessResult r = run(words);
+    EXPECT_EQ(r.exit_status, 1);
+    EXPECT_NE(r.output.find("error: saved/tuning.json: line 2, column"), std::string::npos) << r.output;
+  }
+  EXPECT_FALSE(fs::exists(work / "none"));
 }
 
 TEST_F(Command, OptionsAreThoseOfTheManual) {

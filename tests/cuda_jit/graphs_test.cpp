@@ -120,6 +120,46 @@ TEST(CudaGraph, TrainsAsOnTheCpu) {
   for (std::size_t i = 0; i < gradients.size(); ++i) expect_close(gradients[i].second, here.gradients()[i].second);
 }
 
+struct TwoProducts : nn::Graph<TwoProducts> {
+  nn::Linear layer = child("layer", nn::Linear(1, 1, {.bias = false}));
+  nn::Conv2d convolution = child("convolution", nn::Conv2d(1, 1, 3, {.bias = false}));
+  Tensor build(Tensor x) {
+    return cat({layer(x), convolution(x.view({1, 1, 1, 1}).expand({1, 1, 3, 3})).view({1, 1})}, 0);
+  }
+};
+
+// A number that f32 holds and TF32 does not: eagerly and in graphs it is rounded where that is allowed, and nowhere
+// else.
+TEST(CudaGraph, RoundsToTf32WhereItIsAllowed) {
+  const float number = 1 + 0x1p-11f;
+  const auto x = [&](const Device& device) { return full({1, 1}, number).to(device); };
+  const auto ones = [](TwoProducts& graph, const Device& device) {
+    nn::init::constant_(graph.layer.weight, 1);
+    nn::init::constant_(graph.convolution.weight, 0.125);
+    graph.layer.to(device), graph.convolution.to(device);
+  };
+  const auto eagerly = [&](const Device& device) {
+    Tensor leaf = x(device).requires_grad_();
+    const Tensor w = full({1, 1}, number).to(device), y = linear(leaf, w);
+    y.sum().backward();
+    const Tensor image = full({1, 1, 3, 3}, number).to(device), kernel = full({1, 1, 3, 3}, 0.125).to(device);
+    return cat({y.view({1}), leaf.grad().view({1}), conv2d(image, kernel).view({1})}, 0).detach().cpu();
+  };
+  const Tensor exact = tensor({number * number, number, number * 1.125f}), rounded = tensor({1.0f, 1.0f, 1.125f});
+  for (const bool allowed : {false, true, false}) {
+    cuda::allow_tf32(allowed);
+    EXPECT_TRUE(equal(eagerly("cuda"), allowed ? rounded : exact)) << eagerly("cuda");
+    EXPECT_TRUE(equal(eagerly("cpu"), exact)) << "processors do not round";
+  }
+  for (const bool allowed : {false, true}) {
+    TwoProducts graph;
+    ones(graph, "cuda");
+    graph.allow_tf32(allowed);
+    const Tensor expected = allowed ? tensor({{1.0f}, {1.125f}}) : tensor({{number}, {number * 1.125f}});
+    for (int call = 0; call < 3; ++call) EXPECT_TRUE(equal(graph(x("cuda")).cpu(), expected));
+  }
+}
+
 TEST(CudaGraph, ReplaysAStepAndCopiesNothingBack) {
   manual_seed(3);
   TrainMlp graph;

@@ -2,7 +2,9 @@
 // On the emulated device alone, which counts and refuses what a real one does not.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -453,11 +455,57 @@ TEST(CudaContext, MeasuredConvolutionsTakeTheFastestAlgorithm) {
       EXPECT_EQ(s.allocations + s.descriptors, 0) << "measured once, in the rehearsal";
       const std::vector<float> got = y.host(), wanted = expected.host();  // what nobody wrote is NaN
       EXPECT_EQ(std::memcmp(got.data(), wanted.data(), got.size() * sizeof(float)), 0);
+      config.measured = false;
+      for (const std::int64_t place : {2, 3, 7}) {
+        config.algorithm = place;
+        call(context, y.get());
+        context.synchronize();
+        EXPECT_EQ(cuda_on_cpu::statistics().last_algorithm, place < 4 ? place : 3) << "the last of four";
+      }
+      config.algorithm = 0;
       linear(context, linear_config{.m = 4, .n = 3, .k = 5}, y.get(), x.get(), x.get(), x.get());
       context.synchronize();
       EXPECT_EQ(cuda_on_cpu::statistics().last_algorithm, 0) << "no convolution";
       cuda_on_cpu::set_algorithms({});
     }
+  }
+}
+
+/// With 10 bits behind the point, to the nearest, ties to even.
+float to_tf32(float value) {
+  const float unit = std::ldexp(1.0f, std::ilogb(value) - 10);
+  return std::nearbyint(value / unit) * unit;
+}
+
+// Factors that f32 holds and TF32 does not, and a tie; with a half type and in double nothing is rounded.
+TEST(CudaContext, ProductsRoundToTf32WhereTheConfigSaysSo) {
+  const std::vector<float> a = {1.0f + 0x1p-11f, 1.0f + 0x3p-11f, -3.14159265f, 0.1f, 1e-3f, 12345.678f};
+  const std::vector<float> b = {1.0f, 2.7182818f, 0x1.004p+0f, -0.3f, 77.7f, 1e-2f};  // [2,3], as a is
+  CudaContext context;
+  OnDevice<float> x(a), w(b), y(4);
+  OnDevice<double> wide_x(std::vector<double>(a.begin(), a.end())), wide_w(std::vector<double>(b.begin(), b.end())),
+      wide_y(4);
+  for (const bool tf32 : {true, false, true}) {  // plans of both stay side by side
+    linear(context, linear_config{.m = 2, .n = 2, .k = 3, .tf32 = tf32}, y.get(), x.get(), w.get(), nullptr);
+    linear(context, linear_config{.m = 2, .n = 2, .k = 3, .tf32 = tf32}, wide_y.get(), wide_x.get(), wide_w.get(),
+           nullptr);
+    context.synchronize();
+    const std::vector<float> got = y.host();
+    const std::vector<double> wide = wide_y.host();
+    double rounding = 0;
+    for (std::size_t i = 0; i < 4; ++i) {
+      double expected = 0, exact = 0, magnitude = 0;
+      for (std::size_t e = 0; e < 3; ++e) {
+        const float of_a = a[i / 2 * 3 + e], of_b = b[i % 2 * 3 + e];
+        exact += static_cast<double>(of_a) * static_cast<double>(of_b);
+        expected += static_cast<double>(tf32 ? to_tf32(of_a) : of_a) * static_cast<double>(tf32 ? to_tf32(of_b) : of_b);
+        magnitude += std::fabs(static_cast<double>(of_a) * static_cast<double>(of_b));
+      }
+      EXPECT_NEAR(got[i], expected, 1e-6 * magnitude) << i;
+      EXPECT_NEAR(wide[i], exact, 1e-14 * magnitude) << i;
+      rounding = std::max(rounding, std::fabs(expected - exact) / magnitude);
+    }
+    EXPECT_EQ(rounding > 1e-5, tf32) << "the case tells them apart";
   }
 }
 

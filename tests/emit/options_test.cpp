@@ -140,6 +140,20 @@ TEST(GraphOptions, MeasuredConvolutionsStandInTheConfigsOfCuda) {
   EXPECT_EQ(configs_of("cpu", true), configs_of("cpu", false)) << "the CPU's kernels are chosen by shapes alone";
 }
 
+TEST(GraphOptions, Tf32StandsInTheConfigsOfCudasProducts) {
+  const auto configs_of = [](Graph g, const char* target, bool allowed) {
+    if (allowed) g.config[std::string(ir::kAllowTf32)] = true;
+    return codegen::render_project(g, {.name = "products", .target = target, .format = false}).at("configs.h");
+  };
+  for (const Graph& g : {mlp_training(64, 256), wide_inference()}) {
+    EXPECT_EQ(count(configs_of(g, "cuda", false), "tf32"), 0u);
+    EXPECT_EQ(configs_of(g, "cpu", true), configs_of(g, "cpu", false)) << "processors do not round";
+  }
+  const std::string products = configs_of(mlp_training(64, 256), "cuda", true);
+  EXPECT_EQ(count(products, ".tf32 = true"), count(products, "constexpr linear_config")) << products;
+  EXPECT_GT(count(configs_of(wide_inference(), "cuda", true), ".tf32 = true"), 0u);
+}
+
 TEST(GraphOptions, WhatIsRecomputedStandsInBackwardUnderItsBanner) {
   const Graph graph = mlp_training(256, 64);
   Graph asks = graph;

@@ -39,6 +39,7 @@ TEST(GraphOptions, StandInTheGraphAndInItsRepr) {
       {"no_cast_scale_fusion", "fuse_cast_scale=False", [](Small& graph) { graph.allow_fuse_cast_scale(false); }},
       {"measured_convolutions", "cudnn_conv_heuristic_search_algo=False",
        [](Small& graph) { graph.enable_cudnn_conv_heuristic_search_algo(false); }},
+      {"allow_tf32", "allow_tf32=True", [](Small& graph) { graph.allow_tf32(); }},
       {"memory_budget", "memory_budget=1048576", [](Small& graph) { graph.memory_budget(std::int64_t{1} << 20); }},
       {"gradient_accumulation_steps", "gradient_accumulation_steps=2",
        [](Small& graph) { graph.set_gradient_accumulation_steps(2); }},
@@ -60,6 +61,25 @@ TEST(GraphOptions, StandInTheGraphAndInItsRepr) {
     EXPECT_NE(test::error_of([&] { c.ask(plain); }).find("recorded already"), std::string::npos)
         << c.key << ": " << test::error_of([&] { c.ask(plain); });
   }
+}
+
+TEST(GraphOptions, OfTf32AreThoseOfTheDeviceWhereTheGraphSaysNothing) {
+  const auto allows = [](Small& graph) {
+    graph.trace(spec({2, 4}, "x"));
+    cuda::allow_tf32(!cuda::allows_tf32());  // a recorded graph stays what it is
+    const bool allowed = graph.graph().flag(ir::kAllowTf32);
+    EXPECT_EQ(graph.repr().find("allow_tf32=True") != std::string::npos, allowed);
+    cuda::allow_tf32(!cuda::allows_tf32());
+    return allowed;
+  };
+  EXPECT_FALSE(cuda::allows_tf32());
+  Small off, on, without;
+  EXPECT_FALSE(allows(off));
+  cuda::allow_tf32();
+  EXPECT_TRUE(allows(on));
+  without.allow_tf32(false);
+  EXPECT_FALSE(allows(without));
+  cuda::allow_tf32(false);
 }
 
 }  // namespace

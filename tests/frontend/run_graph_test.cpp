@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/build/tuning.h"
 #include "tests/frontend/error_text.h"
 
 namespace graven::run_graph_test {
@@ -64,6 +65,47 @@ struct InTurn : nn::Graph<InTurn> {
     optimizer.step();
   }
 };
+
+struct Wide : nn::Graph<Wide> {
+  nn::Conv2d model = child("model", nn::Conv2d(64, 64, 3, {.padding = 1}));
+  Tensor build(Tensor x) { return model(x); }
+};
+
+/// The program is the one that the file asks for, with results that differ by rounding; so is that of a saved graph
+/// with the file beside it.
+TEST(CompiledGraphs, TakeTheAlgorithmsThatWereMeasured) {
+  const std::string folder = testing::TempDir() + "/tuned_graph", file = folder + "/tuning.json";
+  std::filesystem::remove_all(folder);
+  const Tensor x = randn({1, 64, 8, 8});
+  Wide heuristics, tuned;
+  tuned.load_state_dict(heuristics.state_dict());
+  const Tensor expected = heuristics(x);
+  heuristics.save(folder);
+  std::ofstream(file) << ir::tuning_text({{"cpu",
+                                           codegen::name_of_device("cpu"),
+                                           codegen::tuning_versions("cpu"),
+                                           "conv2d f32[1,8,8,64] f32[64,64,3,3] padding 1x1",
+                                           "direct",
+                                           {}}});
+  tuned.set_tuning(file);
+  EXPECT_EQ(tuned.tuning(), file);
+  EXPECT_NE(tuned.repr().find("tuning=" + file), std::string::npos);
+  EXPECT_TRUE(allclose(tuned(x), expected, 1e-4, 1e-5));
+  nn::SavedGraph saved(folder);
+  EXPECT_TRUE(equal(saved({x}).at(0), tuned(x)));
+  const nn::ProfileOptions once{.warmup = 0, .steps = 1};
+  const auto takes_winograd = [](const nn::Profile& profile) {
+    return profile.table().find("conv2d_winograd") != std::string::npos;
+  };
+  EXPECT_TRUE(takes_winograd(heuristics.profile(once, x)));
+  EXPECT_FALSE(takes_winograd(tuned.profile(once, x)));
+  EXPECT_FALSE(takes_winograd(saved.profile({x}, once)));
+  EXPECT_NE(error_of([&] { tuned.set_tuning(""); }).find("is running already"), std::string::npos);
+  std::ofstream(file) << "damaged";
+  Wide damaged;
+  damaged.set_tuning(file);
+  EXPECT_NE(error_of([&] { damaged(x); }).find("tuning.json: line 1, column 1"), std::string::npos);
+}
 
 /// Results that somebody holds stay what they are; the memory of those that nobody does is used again.
 TEST(CompiledGraphs, ResultsAreWrittenIntoARing) {
