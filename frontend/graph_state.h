@@ -105,7 +105,7 @@ struct GraphState {
     if (!fuses_add_to_output) set(ir::kNoAddToOutputFusion, true);
     if (!fuses_cast_scale) set(ir::kNoCastScaleFusion, true);
     if (!convolutions_by_heuristic) set(ir::kMeasuredConvolutions, true);
-    if (tf32.value_or(cuda::allows_tf32())) set(ir::kAllowTf32, true);
+    if (tf32.value_or(ir::allows_tf32())) set(ir::kAllowTf32, true);
   }
   /// The same for print.
   std::string configuration() const {
@@ -120,7 +120,7 @@ struct GraphState {
     if (!fuses_add_to_output) text += ", fuse_add_to_output=False";
     if (!fuses_cast_scale) text += ", fuse_cast_scale=False";
     if (!convolutions_by_heuristic) text += ", cudnn_conv_heuristic_search_algo=False";
-    if (now.trace ? now.trace->graph.flag(ir::kAllowTf32) : tf32.value_or(cuda::allows_tf32()))
+    if (now.trace ? now.trace->graph.flag(ir::kAllowTf32) : tf32.value_or(ir::allows_tf32()))
       text += ", allow_tf32=True";
     if (!tuning.empty()) text += ", tuning=" + tuning;
     return text;

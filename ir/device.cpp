@@ -1,5 +1,6 @@
 #include "ir/device.h"
 
+#include <atomic>
 #include <charconv>
 #include <ostream>
 
@@ -24,5 +25,11 @@ Device::Device(std::string_view name) {
   }
   throw UserError("device: expected cpu, cuda or cuda:<number>, got '" + std::string(name) + "'");
 }
+
+namespace {
+std::atomic<bool> tf32_is_allowed = false;
+}
+void allow_tf32(bool on) { tf32_is_allowed = on; }
+bool allows_tf32() { return tf32_is_allowed; }
 
 }  // namespace graven::ir

@@ -36,6 +36,10 @@ struct Device {
 int cuda_device_count();
 /// UserError, one line that says what to do, where the device is not there.
 void require_device(const Device& device);
+/// What it is called: "Intel(R) Xeon(R) CPU, 2 processors", "NVIDIA H200, sm_90"; empty where it is not there.
+std::string name_of_device(const Device& device);
+/// What computes products there: "cuBLASLt 130100"; empty on the host, whose kernels are Graven's.
+std::string product_library(const Device& device);
 
 /// Memory of a CUDA device, 256-byte aligned; it is given back when the last owner is gone. UserError where it is not
 /// to be had.
@@ -56,5 +60,10 @@ void* stream_of_device(const Device& device);
 /// Has work go to a stream of the caller's, a cudaStream_t that is kept for as long; nullptr: to the device's own.
 /// Waits for what was given before.
 void use_stream_on_device(const Device& device, void* stream);
+
+/// Whether operators that run by themselves on devices, and graphs that say nothing of it, may round what products
+/// multiply to TF32 (kAllowTf32).
+void allow_tf32(bool on);
+bool allows_tf32();
 
 }  // namespace graven::ir

@@ -15,7 +15,7 @@ std::unique_ptr<Executable> compile(const Graph& traced, const CompileOptions& o
   if (options.tuning.empty()) return make(traced, options);
   Graph graph = traced;
   const std::string note =
-      codegen::apply_tuning(graph, options.tuning, on_cpu ? "cpu" : "cuda", {}, options.device.index);
+      codegen::apply_tuning(graph, options.tuning, codegen::target_named(on_cpu ? "cpu" : "cuda"), {}, options.device);
   if (!note.empty()) std::fprintf(stderr, "note: %s\n", note.c_str());
   CompileOptions tuned = options;
   if (tuned.threads == 0) tuned.threads = tuned_threads(graph);

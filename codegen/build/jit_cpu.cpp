@@ -28,6 +28,7 @@
 #include "codegen/plan/summary.h"
 #include "ir/diagnostic.h"
 #include "runtime_min/file.h"
+#include "runtime_min/machine.h"
 #include "runtime_min/sha256.h"
 
 namespace graven::codegen {
@@ -294,6 +295,21 @@ void log_stages(const ir::Graph& traced, const ir::CompileOptions& options, cons
 }
 
 }  // namespace
+
+std::string processor_name() {
+  std::ifstream in("/proc/cpuinfo");
+  utsname machine{};
+  std::string name = uname(&machine) == 0 ? machine.machine : "processor";
+  for (std::string line; std::getline(in, line) && !line.empty();) {
+    const std::size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    if (line.starts_with("model name")) name = line.substr(colon + 2);
+    // Of ARM's, which have no name there.
+    if (line.starts_with("CPU implementer") || line.starts_with("CPU part")) name += " " + line.substr(colon + 2);
+  }
+  const int count = runtime::processor_count();
+  return fmt::format("{}, {} processor{}", name, count, count == 1 ? "" : "s");
+}
 
 std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir::CompileOptions& options,
                                                JitReport* report) {

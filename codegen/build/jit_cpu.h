@@ -23,4 +23,7 @@ struct JitReport {
 std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir::CompileOptions& options,
                                                JitReport* report = nullptr);
 
+/// "Intel(R) Xeon(R) CPU, 2 processors": those that this process may run on.
+std::string processor_name();
+
 }  // namespace graven::codegen

@@ -1,19 +1,16 @@
 #include "codegen/build/tuning.h"
 
 #include <fmt/format.h>
-#include <sys/utsname.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
-#include <cmath>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <new>
 #include <set>
 #include <span>
 
-#include "codegen/build/cuda/libraries.h"
 #include "codegen/emit/embedded.h"
 #include "codegen/emit/just_in_time.h"
 #include "codegen/targets/targets.h"
@@ -30,21 +27,6 @@ namespace {
 /// A gain that is taken: less is noise, and a change of a program for nothing.
 constexpr double kWorthwhile = 0.97;
 constexpr const char* kAll = "all";  // processors
-
-bool is_host(const std::string& target) { return !target_named(target).style.on_device; }
-
-std::string processor_name() {
-  std::ifstream in("/proc/cpuinfo");
-  std::string parts;
-  for (std::string line; std::getline(in, line) && !line.empty();) {
-    const std::size_t colon = line.find(": ");
-    if (colon == std::string::npos) continue;
-    if (line.starts_with("model name")) return line.substr(colon + 2);
-    if (line.starts_with("CPU implementer") || line.starts_with("CPU part")) parts += " " + line.substr(colon + 2);
-  }
-  utsname name{};
-  return (uname(&name) == 0 ? name.machine : std::string("processor")) + parts;
-}
 
 /// By key, in one: those of several nodes.
 std::map<std::string, ir::Choice> choices_of(const ir::Graph& finished, const Target& target) {
@@ -67,9 +49,10 @@ std::map<std::string, ir::Choice> choices_by_heuristics(const ir::Graph& traced,
 
 /// Three digits say all that a time does.
 double rounded(double milliseconds) {
-  if (milliseconds <= 0) return 0;
-  const double unit = std::pow(10.0, std::floor(std::log10(milliseconds)) - 2);
-  return std::stod(fmt::format("{:.3g}", std::round(milliseconds / unit) * unit));
+  const std::string text = fmt::format("{:.3g}", milliseconds);
+  double value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
 }
 
 // ---- programs to measure --------------------------------------------------------------------------------------------
@@ -234,8 +217,10 @@ class Tuner {
       : traced_(traced),
         options_(options),
         target_(target_named(options.target)),
-        device_(is_host(options.target) ? ir::Device() : ir::Device(ir::Device::Kind::cuda, 0)),
+        device_(target_.device),
         memory_(device_, options) {
+    if (target_.style.just_in_time.empty() && !target_.style.kernels_just_in_time)
+      throw UserError(fmt::format("programs for {} do not run in this process: nothing can be measured", target_.title));
     if (traced.stage != "trace")
       throw UserError(fmt::format("the graph {} has been through passes, which have chosen", traced.name))
           .note("expected  the graph as it was saved");
@@ -336,13 +321,13 @@ class Tuner {
       if (times[i] < kWorthwhile * times.back() && times[i] < times[best]) best = i;
     }
     add_entry(key, names[best], by_name);
-    report_.milliseconds_after *= times[best] / times.back();
+    report_.milliseconds_after *= times[best] / times.back();  // measured in turns
   }
 
   void add_entry(const std::string& key, const std::string& chosen, std::map<std::string, double> times) {
     for (auto& [candidate, time] : times) time = rounded(time);
-    report_.entries.push_back({std::string(target_.name()), name_of_device(options_.target),
-                               tuning_versions(options_.target), key, chosen, std::move(times)});
+    report_.entries.push_back({std::string(target_.name()), ir::name_of_device(device_), tuning_versions(target_), key,
+                               chosen, std::move(times)});
   }
 
   const ir::Graph& traced_;
@@ -358,34 +343,25 @@ class Tuner {
 
 }  // namespace
 
-std::string name_of_device(const std::string& target, int index) {
-  if (!is_host(target)) return cuda::name_of(index);
-  const int processors = runtime::processor_count();
-  return fmt::format("{}, {} processor{}", processor_name(), processors, processors == 1 ? "" : "s");
-}
-
-std::string tuning_versions(const std::string& target, bool with_libraries) {
-  const std::string folder = "kernels/" + target_named(target).style.calls.kernel_folder + "/";
+std::string tuning_versions(const Target& target, bool with_libraries) {
+  const std::string folder = "kernels/" + target.style.calls.kernel_folder + "/";
   std::string all;
   for (const EmbeddedFile& file : embedded_files())
     if (file.path.starts_with("kernels/config/") || file.path.starts_with(folder)) all += file.text;
   const std::string digest = runtime::sha256(std::as_bytes(std::span(all.data(), all.size())));
-  return fmt::format("graven {}, kernels {}{}", GRAVEN_VERSION, digest.substr(0, 8),
-                     is_host(target) || !with_libraries ? "" : ", " + cuda::cublas_lt_version());
+  const std::string library = with_libraries ? ir::product_library(target.device) : std::string();
+  return fmt::format("graven {}, kernels {}{}{}", GRAVEN_VERSION, digest.substr(0, 8), library.empty() ? "" : ", ",
+                     library);
 }
 
-std::string apply_tuning(ir::Graph& graph, const std::string& file, const std::string& target_name,
-                         const std::string& tuned_for, int device) {
+std::string apply_tuning(ir::Graph& graph, const std::string& file, const Target& target, const std::string& tuned_for,
+                         const std::optional<ir::Device>& device) {
   const std::vector<ir::TuningEntry> entries = ir::read_tuning(file);
   if (graph.stage != "trace") return {};
-  const Target& target = target_named(target_name);
-  std::string here = tuned_for, why;
-  const bool is_known = !here.empty();
-  std::string versions = tuning_versions(target_name, false);
-  if (here.empty() && (is_host(target_name) || ir::cuda_device_count() > 0)) {
-    here = name_of_device(target_name, device);
-    versions = tuning_versions(target_name);
-  }
+  const bool is_named = !tuned_for.empty();
+  const std::string here = is_named ? tuned_for : ir::name_of_device(device.value_or(target.device));
+  const std::string versions = tuning_versions(target, !is_named && !here.empty());
+  std::string why;
   const std::map<std::string, ir::Choice> choices = choices_by_heuristics(graph, target);
   std::size_t other_device = 0, other_version = 0, other_choice = 0;
   std::string other;
@@ -397,7 +373,7 @@ std::string apply_tuning(ir::Graph& graph, const std::string& file, const std::s
       other = e.device;
       continue;
     }
-    if (is_known ? !e.versions.starts_with(versions) : e.versions != versions) {
+    if (is_named ? !e.versions.starts_with(versions) : e.versions != versions) {
       ++other_version;
       continue;
     }

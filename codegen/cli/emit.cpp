@@ -74,7 +74,9 @@ codegen::EmitOptions options_for(const EmitArguments& o, ir::Graph& graph, const
     if (const auto* name = std::get_if<std::string>(&device->second)) tuned_for = *name;
   const std::string beside = tuning_file(o.path), measured = o.tuning.empty() ? beside : o.tuning;
   if (!o.no_tuning && (!o.tuning.empty() || std::filesystem::exists(beside, ignored)))
-    if (const std::string note = codegen::apply_tuning(graph, measured, options.target, tuned_for); !note.empty())
+    if (const std::string note =
+            codegen::apply_tuning(graph, measured, codegen::target_named(options.target), tuned_for);
+        !note.empty())
       std::fputs(("note: " + note + "\n").c_str(), stderr);
   return options;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ir/call.h"
+#include "ir/device.h"
 #include "ir/graph.h"
 #include "ir/passes/pass.h"
 #include "ir/tuning.h"
@@ -64,6 +65,7 @@ struct Target {
   std::int64_t alignment = 64;     ///< of what lies in the arena, in bytes
   bool constants_in_code = false;  ///< small ones are arrays in the text; else they lie among the weights
   TargetStyle style;
+  ir::Device device = {};  ///< where graphs for it run in this process
   /// The choices between algorithms that a graph behind all passes has been through (ir/tuning.h); nullptr: none.
   std::vector<ir::Choice> (*choices)(const ir::Graph& graph) = nullptr;
 

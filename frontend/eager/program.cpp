@@ -178,7 +178,7 @@ class UpdateOnDevice {
 
 std::shared_ptr<const Runner> make_runner(ir::Graph graph, const ir::Device& device) {
   if (device.is_cpu()) return std::make_shared<const OnHost>(std::move(graph));
-  if (cuda::allows_tf32()) graph.config[std::string(ir::kAllowTf32)] = true;
+  if (ir::allows_tf32()) graph.config[std::string(ir::kAllowTf32)] = true;
   return std::make_shared<const OnDevice>(graph, device);
 }
 
@@ -186,7 +186,7 @@ std::shared_ptr<const Runner> make_runner(ir::Graph graph, const ir::Device& dev
 std::string signature(const ir::OpDef& op, const std::vector<Tensor>& inputs, const ir::Attributes& attributes,
                       const ir::Device& device) {
   std::string key(op.name);
-  if (!device.is_cpu()) key += "@" + device.to_string() + (cuda::allows_tf32() ? " tf32" : "");
+  if (!device.is_cpu()) key += "@" + device.to_string() + (ir::allows_tf32() ? " tf32" : "");
   for (const auto& [name, value] : attributes) {
     key.append("|").append(name).append("=");
     append(key, value);

@@ -26,7 +26,7 @@ EmitReport emit(const nn::GraphBase& graph, const std::filesystem::path& directo
   if (!options.execute) options.execute = eager::reference_run;
   if (graph.tuning().empty()) return emit(recorded, directory, options);
   ir::Graph tuned = recorded;
-  const std::string note = apply_tuning(tuned, graph.tuning(), options.target);
+  const std::string note = apply_tuning(tuned, graph.tuning(), target_named(options.target));
   EmitReport report = emit(tuned, directory, options);
   if (!note.empty()) report.notes.push_back(note);
   return report;

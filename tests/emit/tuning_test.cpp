@@ -22,12 +22,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+const codegen::Target& kCpu = codegen::target_named("cpu");
 constexpr const char* kConvolution = "conv2d f32[1,8,8,64] f32[64,64,3,3] padding 1x1";
 
 ir::TuningEntry entry(const std::string& choice, const std::string& chosen) {
   return {.target = "cpu",
-          .device = codegen::name_of_device("cpu"),
-          .versions = codegen::tuning_versions("cpu"),
+          .device = ir::name_of_device({}),
+          .versions = codegen::tuning_versions(kCpu),
           .choice = choice,
           .chosen = chosen,
           .milliseconds = {}};
@@ -71,15 +72,15 @@ TEST_F(TunedProjects, TakeWhatWasMeasuredAndSayWhatDoesNotHold) {
       {{entry(kConvolution, "direct")}, "direct", ""},
       {{entry(kConvolution, "winograd 4"), cuda}, "winograd 4", ""},
       {{entry(kConvolution, "winograd 2")}, "", ""},  // as heuristics have it
-      {{foreign}, "", "1 for another device (Another, 64 processors; here is " + codegen::name_of_device("cpu") + ")"},
-      {{stale}, "", "1 of other versions (here is " + codegen::tuning_versions("cpu") + ")"},
+      {{foreign}, "", "1 for another device (Another, 64 processors; here is " + ir::name_of_device({}) + ")"},
+      {{stale}, "", "1 of other versions (here is " + codegen::tuning_versions(kCpu) + ")"},
       {{unknown, other}, "", "2 of choices that the graph does not have"},
       {{entry(kConvolution, "direct"), foreign, stale, other}, "direct", ", 1 of choices that the graph does not have"},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(ir::tuning_text(c.entries));
     ir::Graph graph = wide_inference();
-    const std::string note = codegen::apply_tuning(graph, write(c.entries), "cpu");
+    const std::string note = codegen::apply_tuning(graph, write(c.entries), kCpu);
     EXPECT_EQ(ir::tuned(graph, kConvolution), c.chosen);
     EXPECT_EQ(ir::has_tuned(graph), !c.chosen.empty());
     EXPECT_EQ(note.empty(), c.said.empty()) << note;
@@ -88,7 +89,7 @@ TEST_F(TunedProjects, TakeWhatWasMeasuredAndSayWhatDoesNotHold) {
   }
   // A device that is named, of which the file knows the library.
   ir::Graph graph = wide_inference();
-  EXPECT_EQ(codegen::apply_tuning(graph, write({foreign}), "cpu", foreign.device), "");
+  EXPECT_EQ(codegen::apply_tuning(graph, write({foreign}), kCpu, foreign.device), "");
   EXPECT_EQ(ir::tuned(graph, kConvolution), "direct");
 }
 
@@ -97,17 +98,17 @@ TEST_F(TunedProjects, DifferWhereTheChoiceDoes) {
   const auto before = project_of(graph);
   EXPECT_EQ(before, project_of(graph));
   const std::string file = write({entry(kConvolution, "winograd 4"), entry(ir::threads_key(graph), "3")});
-  EXPECT_EQ(codegen::apply_tuning(graph, file, "cpu"), "");
+  EXPECT_EQ(codegen::apply_tuning(graph, file, kCpu), "");
   const auto after = project_of(graph);
   ir::Graph again = wide_inference();
-  codegen::apply_tuning(again, file, "cpu");
+  codegen::apply_tuning(again, file, kCpu);
   EXPECT_EQ(after, project_of(again)) << "the same graph and the same file are the same bytes";
 
   std::set<std::string> changed;
   for (const auto& [path, text] : after)
     if (before.at(path) != text) changed.insert(path);
   const std::set<std::string> expected = {"README.md", "calls.h",       "configs.h", "graph.json", "infer.cpp",
-                                          "main.cpp",  "memory_plan.h", "model.cpp", "model.h"};
+                                          "main.cpp",  "memory_plan.h", "model.cpp", "model.h",    "params.h"};
   EXPECT_TRUE(std::includes(expected.begin(), expected.end(), changed.begin(), changed.end()))
       << testing::PrintToString(changed);
   const std::multiset<std::string> old_lines = lines_of(before.at("model.cpp")),
@@ -115,9 +116,12 @@ TEST_F(TunedProjects, DifferWhereTheChoiceDoes) {
   std::vector<std::string> new_only;
   std::set_difference(new_lines.begin(), new_lines.end(), old_lines.begin(), old_lines.end(),
                       std::back_inserter(new_only));
-  // The two convolutions: a comment each.
-  EXPECT_EQ(new_only.size(), 2u) << testing::PrintToString(new_only);
-  for (const std::string& line : new_only) EXPECT_NE(line.find(", as measured"), std::string::npos) << line;
+  // A comment for each of the two convolutions, and that of their weight's packing, which is larger.
+  EXPECT_EQ(new_only.size(), 3u) << testing::PrintToString(new_only);
+  EXPECT_EQ(std::count_if(new_only.begin(), new_only.end(),
+                          [](const std::string& line) { return line.find(", as measured") != std::string::npos; }),
+            2)
+      << testing::PrintToString(new_only);
   EXPECT_EQ(after.at("configs.h").find(".tile = 2"), std::string::npos);
   EXPECT_NE(before.at("configs.h").find(".tile = 2"), std::string::npos);
   EXPECT_NE(after.at("main.cpp").find(".threads = 3"), std::string::npos) << after.at("main.cpp");
@@ -126,7 +130,7 @@ TEST_F(TunedProjects, DifferWhereTheChoiceDoes) {
 TEST_F(TunedProjects, OfTrainingsPackWhatWasMeasured) {
   ir::Graph graph = mlp_training();
   const std::string key = "linear f32[64,784] f32[256,784], training";
-  EXPECT_EQ(codegen::apply_tuning(graph, write({entry(key, "packed")}), "cpu"), "");
+  EXPECT_EQ(codegen::apply_tuning(graph, write({entry(key, "packed")}), kCpu), "");
   EXPECT_EQ(ir::tuned(graph, key), "packed");
   EXPECT_NE(project_of(graph).at("model.cpp").find("pack_linear_weight"), std::string::npos);
   EXPECT_EQ(project_of(mlp_training()).at("model.cpp").find("pack_linear_weight"), std::string::npos);
@@ -136,9 +140,9 @@ TEST_F(TunedProjects, ForCudaNameTheAlgorithm) {
   ir::TuningEntry product = entry("linear f32 m=64 n=256 k=784", "algorithm 5");
   product.target = "cuda";
   product.device = "A GPU, sm_90";
-  product.versions = codegen::tuning_versions("cuda", false) + ", cuBLASLt 130000";
+  product.versions = codegen::tuning_versions(codegen::target_named("cuda"), false) + ", cuBLASLt 130000";
   ir::Graph graph = mlp_training();
-  EXPECT_EQ(codegen::apply_tuning(graph, write({product}), "cuda", product.device), "");
+  EXPECT_EQ(codegen::apply_tuning(graph, write({product}), codegen::target_named("cuda"), product.device), "");
   const auto project = project_of(graph, "cuda");
   EXPECT_NE(project.at("configs.h").find(".algorithm = 5"), std::string::npos) << project.at("configs.h");
   EXPECT_EQ(project_of(mlp_training(), "cuda").at("configs.h").find("algorithm"), std::string::npos);

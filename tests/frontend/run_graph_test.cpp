@@ -82,8 +82,8 @@ TEST(CompiledGraphs, TakeTheAlgorithmsThatWereMeasured) {
   const Tensor expected = heuristics(x);
   heuristics.save(folder);
   std::ofstream(file) << ir::tuning_text({{"cpu",
-                                           codegen::name_of_device("cpu"),
-                                           codegen::tuning_versions("cpu"),
+                                           ir::name_of_device({}),
+                                           codegen::tuning_versions(codegen::target_named("cpu")),
                                            "conv2d f32[1,8,8,64] f32[64,64,3,3] padding 1x1",
                                            "direct",
                                            {}}});

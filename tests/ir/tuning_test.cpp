@@ -45,7 +45,7 @@ TEST(Tuning, WhatIsDamagedIsOneErrorThatSaysWhere) {
   const struct {
     std::string text, said;
   } cases[] = {
-      {"", "tuning.json: line 1, column 1: not JSON"},
+      {"", "tuning.json: line 1, column 1: not valid JSON"},
       {whole.substr(0, whole.size() / 2), "tuning.json: line 5, column"},
       {"[]", "tuning.json: expected an object, found an array of 0"},
       {with("graven.tuning", "graven.graph"), R"(format: expected "graven.tuning", found the string "graven.graph")"},

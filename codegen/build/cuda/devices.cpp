@@ -9,6 +9,7 @@
 
 #include "codegen/build/cuda/context.h"
 #include "codegen/build/cuda/libraries.h"
+#include "codegen/build/jit_cpu.h"
 #include "ir/data_error.h"
 #include "ir/device.h"
 #include "ir/diagnostic.h"
@@ -128,6 +129,14 @@ void on_device(const Device& device, const Work& work) {
 }  // namespace
 
 int cuda_device_count() { return codegen::cuda::device_count(); }
+
+std::string name_of_device(const Device& device) {
+  if (device.is_cpu()) return codegen::processor_name();
+  return device.index < cuda_device_count() ? codegen::cuda::name_of(device.index) : std::string();
+}
+std::string product_library(const Device& device) {
+  return device.is_cpu() ? std::string() : codegen::cuda::cublas_lt_version();
+}
 
 void require_device(const Device& device) {
   if (device.is_cpu()) return;

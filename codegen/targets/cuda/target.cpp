@@ -42,6 +42,7 @@ Target make_cuda_target() {
                 .alignment = 256,  // what the libraries' widest loads and cudaMalloc agree on
                 .style = {}};
   target.choices = cuda_choices;
+  target.device = {ir::Device::Kind::cuda, 0};
   TargetStyle& style = target.style;
   style.calls = {.first_argument = "context",
                  .kernel_folder = "cuda",

@@ -105,7 +105,8 @@ int bench(const Settings& settings) {
     return 0;
   }
   if (!settings.tuning.empty()) {
-    const std::string note = graven::codegen::apply_tuning(workload.graph, settings.tuning, settings.target);
+    const std::string note =
+        graven::codegen::apply_tuning(workload.graph, settings.tuning, graven::codegen::target_named(settings.target));
     if (!note.empty()) std::fprintf(stderr, "note: %s\n", note.c_str());
   }
   if (directory.empty()) {
