@@ -220,7 +220,8 @@ class Tuner {
         device_(target_.device),
         memory_(device_, options) {
     if (target_.style.just_in_time.empty() && !target_.style.kernels_just_in_time)
-      throw UserError(fmt::format("programs for {} do not run in this process: nothing can be measured", target_.title));
+      throw UserError(
+          fmt::format("programs for {} do not run in this process: nothing can be measured", target_.title));
     if (traced.stage != "trace")
       throw UserError(fmt::format("the graph {} has been through passes, which have chosen", traced.name))
           .note("expected  the graph as it was saved");

@@ -3,7 +3,7 @@
 //
 //   TuneReport report = tune(traced, {.weights = weights});                        // measures
 //   write(ir::tuning_text(merged(report.entries, before)));
-//   const std::string note = apply_tuning(traced, "saved/tuning.json", target);    // the graph's config says what holds
+//   const std::string note = apply_tuning(traced, "saved/tuning.json", target);  // the graph's config says what holds
 //
 // Candidates are measured where they will work: in programs of the whole graph, each of which takes another candidate
 // for every choice at once, run in turns; the least time of each counts, since others' work on the machine only adds to
