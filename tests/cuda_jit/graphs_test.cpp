@@ -5,10 +5,12 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "codegen/build/tuning.h"
 #include "tests/cuda_jit/device.h"
 #include "tests/cuda_jit/networks.h"
 
@@ -158,6 +160,33 @@ TEST(CudaGraph, RoundsToTf32WhereItIsAllowed) {
     const Tensor expected = allowed ? tensor({{1.0f}, {1.125f}}) : tensor({{number}, {number * 1.125f}});
     for (int call = 0; call < 3; ++call) EXPECT_TRUE(equal(graph(x("cuda")).cpu(), expected));
   }
+}
+
+// Products by each of the algorithms that are recommended: measured, written down, read.
+TEST(CudaGraph, TakesTheAlgorithmsThatWereMeasured) {
+  manual_seed(5);
+  InferMlp graph;
+  const Tensor x = randn({7, 12}), expected = graph(x);
+  codegen::TuneReport report = codegen::tune(graph.graph(), {.target = "cuda", .rounds = 1});
+  ASSERT_EQ(report.entries.size(), 2u);
+  for (ir::TuningEntry& e : report.entries) {
+    EXPECT_EQ(e.device, "Emulated, sm_90");
+    EXPECT_NE(e.versions.find(", cuBLASLt 130000"), std::string::npos) << e.versions;
+    EXPECT_EQ(report.heuristics.at(e.choice), "algorithm 0");
+    EXPECT_EQ(e.milliseconds.size(), 8u);
+    e.chosen = "algorithm 3";
+  }
+  EXPECT_EQ(report.entries[0].choice, "linear f32 m=7 n=20 k=12");
+  const std::string file = testing::TempDir() + "/cuda_tuning.json";
+  std::ofstream(file) << ir::tuning_text(report.entries);
+  InferMlp tuned;
+  tuned.load_state_dict(graph.state_dict());
+  tuned.set_tuning(file);
+  tuned.model.to("cuda");
+  expect_close(tuned(x.to("cuda")), expected);
+  ir::Graph config = graph.graph();
+  EXPECT_EQ(codegen::apply_tuning(config, file, codegen::target_named("cuda")), "");
+  EXPECT_EQ(ir::tuned(config, report.entries[0].choice), "algorithm 3");
 }
 
 TEST(CudaGraph, ReplaysAStepAndCopiesNothingBack) {
