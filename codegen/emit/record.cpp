@@ -235,9 +235,10 @@ class Recorder {
         options_(options),
         values_(graph, plan),
         symbols_(extent_of(graph, evaluation, options).symbols),
-        sized_(ir::with_sizes(graph, symbols_)),
+        sized_(sized(graph)),
         updates_in_backward_(ir::updates_in_backward(graph)),
         computed_(ir::amp_dtype(graph)) {
+    if (sized_.flag(ir::kAllowTf32) && !computed_) computed_ = ir::DType::f16;  // which has the precision of TF32
     for (const ir::ValueId v : graph.inputs) {
       const std::int64_t classes = classes_of(graph, plan, v), steps = steps_of_lengths(sized_, plan, v);
       inputs_.emplace(v, fill("input." + graph.value(v).name, sized_.type(v), low, 1,
@@ -276,6 +277,13 @@ class Recorder {
   }
 
  private:
+  /// With the record's sizes, and without leave to round to TF32 where the target does not.
+  ir::Graph sized(const ir::Graph& graph) const {
+    ir::Graph result = ir::with_sizes(graph, symbols_);
+    if (!plan_.target->style.on_device) result.config.erase(std::string(ir::kAllowTf32));
+    return result;
+  }
+
   /// One execution: in double precision, or, where what that gave is given, rounded. Results are of the graph's dtypes.
   Tensors run(const Tensors* exact) {
     Tensors results;
@@ -390,7 +398,7 @@ class Recorder {
   }
 
   void evaluate(const TensorValues& known, bool rounded, Tensors& results) const {
-    const ir::Graph e = ir::with_sizes(evaluation_->graph, symbols_);
+    const ir::Graph e = sized(evaluation_->graph);
     std::map<std::string, const ir::TensorData*> given;
     for (const auto& [v, data] : known) given.emplace(graph_.value(v).name, &data);
     TensorValues values;
@@ -480,8 +488,8 @@ class Recorder {
   const std::map<std::string, std::int64_t> symbols_;
   const ir::Graph sized_;  ///< the graph at those sizes
   const bool updates_in_backward_;
-  const std::optional<ir::DType> computed_;  ///< the half type that the program computes in, where it does
-  std::set<std::string> of_update_;          ///< results that an update by itself makes, in its parameters' dtypes
+  std::optional<ir::DType> computed_;  ///< whose precision the program computes in, where that is a half type's
+  std::set<std::string> of_update_;    ///< results that an update by itself makes, in its parameters' dtypes
   std::map<ir::ValueId, ir::TensorData> inputs_;
   std::map<std::string, double> magnitudes_;
 };

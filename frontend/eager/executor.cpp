@@ -76,10 +76,10 @@ void move_numbers(T* data, std::int64_t n, std::uint64_t seed, double most) {
 
 }  // namespace
 
-void move_by_roundings(DType dtype, void* data, std::int64_t n, std::uint64_t seed) {
+void move_by_roundings(DType dtype, void* data, std::int64_t n, std::uint64_t seed, bool tf32) {
   switch (dtype) {
     case DType::f32:
-      return move_numbers(static_cast<float*>(data), n, seed, 0x1p-18);
+      return move_numbers(static_cast<float*>(data), n, seed, tf32 ? 0x1p-11 : 0x1p-18);
     case DType::f64:
       return move_numbers(static_cast<double*>(data), n, seed, 0x1p-47);
     case DType::f16:
@@ -559,7 +559,8 @@ struct Executor::Impl {
       // By its name, not its number, which another reading of the same graph may give to another value.
       std::uint64_t seed = 14695981039346656037u;
       for (const char c : graph.value(v).name) seed = (seed ^ static_cast<unsigned char>(c)) * 1099511628211u;
-      move_by_roundings(slot.dtype, data, slot.numel, seed);
+      move_by_roundings(slot.dtype, data, slot.numel, seed,
+                        graph.flag(ir::kAllowTf32) && node.phase != ir::Phase::update);
     }
   }
 

@@ -75,8 +75,9 @@ class Executor {
 };
 
 /// Each floating number nearer to 0 by a random part, a function of seed and position, of 64 roundings (of one in f16
-/// and bf16): what its computation in another order, of other terms or by another formula may make of it, and more.
-void move_by_roundings(ir::DType dtype, void* data, std::int64_t n, std::uint64_t seed);
+/// and bf16, and of f32 numbers of which products multiply what TF32 keeps): what its computation in another order, of
+/// other terms or by another formula may make of it, and more.
+void move_by_roundings(ir::DType dtype, void* data, std::int64_t n, std::uint64_t seed, bool tf32 = false);
 
 /// Row-major data of one dtype as another.
 ir::TensorData convert(const ir::TensorData& data, ir::DType dtype);
