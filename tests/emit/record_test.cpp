@@ -44,6 +44,29 @@ TEST(Record, MakesUpInputsThatTheGraphTakes) {
   EXPECT_GE(recorded_low("binary_cross_entropy"), 0);
 }
 
+/// What a product may differ by is what TF32 loses, 13 bits of 24, where the target rounds to it, and nowhere else.
+TEST(Record, ToleratesWhatTf32Loses) {
+  const auto tolerance = [](const char* target, bool allowed) {
+    ir::Graph g;
+    g.name = "Product";
+    if (allowed) g.config[std::string(ir::kAllowTf32)] = true;
+    const ir::ValueId x = g.add_input("x", {ir::DType::f32, {16, 32}}),
+                      w = g.add_parameter("w", {ir::DType::f32, {8, 32}}, false);
+    g.outputs = {g.call("linear", {x, w}, {}, {})};
+    const std::filesystem::path folder = std::filesystem::path(GRAVEN_BINARY_DIR) / "emitted/recorded_tf32";
+    emit(g, folder,
+         {.name = "product", .target = target, .execute = eager::reference_run, .force = true, .format = false});
+    const runtime::SafetensorsFile file((folder / "selftest.safetensors").string());
+    double value = 0;
+    std::memcpy(&value, file.bytes(*file.find("tolerance.output.output")).data(), sizeof value);
+    return value;
+  };
+  const double exact = tolerance("cuda", false), rounded = tolerance("cuda", true);
+  EXPECT_GT(rounded, 32 * exact);
+  EXPECT_LT(rounded, 1024 * exact) << "and no more";
+  EXPECT_EQ(tolerance("cpu", true), tolerance("cpu", false));
+}
+
 /// A few lines may declare any shape: what that would take is asked before anything is written.
 TEST(Record, RefusesWhatTheMachineHasNoMemoryFor) {
   const std::filesystem::path folder = std::filesystem::path(GRAVEN_BINARY_DIR) / "emitted/too_large";
