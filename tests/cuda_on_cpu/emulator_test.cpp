@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "cublasLt.h"
 #include "cuda_runtime.h"
 
 namespace {
@@ -280,6 +281,100 @@ TEST_F(CudaOnCpu, AnErrorThatNobodyLooksAtIsReported) {
   EXPECT_EQ(launch(set_all, 0, 64, data.get(), 1), cudaErrorInvalidConfiguration);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
   EXPECT_EQ(failure([] { cudaDeviceSynchronize(); }), "");
+}
+
+TEST_F(CudaOnCpu, WhatIsCopiedStaysAsItIsUntilTheStreamHasCome) {
+  OnDevice<int> data(64);
+  std::vector<int> host(64, 1);
+  const auto copy = [&] {
+    return cudaMemcpyAsync(data.get(), host.data(), 64 * sizeof(int), cudaMemcpyHostToDevice, nullptr);
+  };
+  EXPECT_EQ(failure([&] { EXPECT_EQ(copy(), cudaSuccess); }), "");
+  EXPECT_MENTIONS(failure([&] {
+                    EXPECT_EQ(copy(), cudaSuccess);
+                    host[63] = 2;
+                  }),
+                  "the host changed what it copies before the stream had come to it");
+}
+
+// ---- products: what cuBLASLt is given -------------------------------------------------------------------------------
+
+/// d [2, 3] = a [2, 4] b [4, 3], column-major, of floats; each part can be spoilt.
+class CudaOnCpuProducts : public CudaOnCpu {
+ protected:
+  void SetUp() override {
+    CudaOnCpu::SetUp();
+    ASSERT_EQ(cublasLtCreate(&handle_), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(cublasLtMatmulDescCreate(&product_, CUBLAS_COMPUTE_32F, CUDA_R_32F), CUBLAS_STATUS_SUCCESS);
+    a_ = layout(2, 4, 2), b_ = layout(4, 3, 4), d_ = layout(2, 3, 2);
+    cublasLtMatmulPreference_t preference = nullptr;
+    ASSERT_EQ(cublasLtMatmulPreferenceCreate(&preference), CUBLAS_STATUS_SUCCESS);
+    const std::size_t bytes = 1 << 20;
+    ASSERT_EQ(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
+                                                   sizeof bytes),
+              CUBLAS_STATUS_SUCCESS);
+    cublasLtMatmulHeuristicResult_t result{};
+    int found = 0;
+    ASSERT_EQ(cublasLtMatmulAlgoGetHeuristic(handle_, product_, a_, b_, d_, d_, preference, 1, &result, &found),
+              CUBLAS_STATUS_SUCCESS);
+    algorithm_ = result.algo;
+    workspace_bytes_ = result.workspaceSize;
+    ASSERT_EQ(cublasLtMatmulPreferenceDestroy(preference), CUBLAS_STATUS_SUCCESS);
+  }
+  static cublasLtMatrixLayout_t layout(std::uint64_t rows, std::uint64_t columns, std::int64_t leading) {
+    cublasLtMatrixLayout_t made = nullptr;
+    EXPECT_EQ(cublasLtMatrixLayoutCreate(&made, CUDA_R_32F, rows, columns, leading), CUBLAS_STATUS_SUCCESS);
+    return made;
+  }
+  cublasStatus_t multiply(float* d, cublasLtMatrixLayout_t layout_of_c, std::size_t into_workspace = 0) {
+    const float one = 1, zero = 0;
+    return cublasLtMatmul(handle_, product_, &one, from_.get(), a_, from_.get() + 64, b_, &zero, d, layout_of_c, d, d_,
+                          &algorithm_, workspace_.get() + into_workspace, workspace_bytes_, nullptr);
+  }
+  cublasLtHandle_t handle_ = nullptr;
+  cublasLtMatmulDesc_t product_ = nullptr;
+  cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, d_ = nullptr;
+  cublasLtMatmulAlgo_t algorithm_{};
+  std::size_t workspace_bytes_ = 0;
+  OnDevice<float> from_{std::vector<float>(128, 2)}, to_{64};
+  OnDevice<char> workspace_{8192};
+};
+
+TEST_F(CudaOnCpuProducts, AreComputedWhereAllIsAsItShouldBe) {
+  EXPECT_EQ(failure([&] { EXPECT_EQ(multiply(to_.get(), d_), CUBLAS_STATUS_SUCCESS); }), "");
+  EXPECT_EQ(to_.host()[5], 16.0f);
+}
+
+TEST_F(CudaOnCpuProducts, AreRefusedAsTheLibraryRefusesThem) {
+  EXPECT_EQ(multiply(to_.get(), d_, 16), CUBLAS_STATUS_INVALID_VALUE) << "a workspace that is not aligned";
+  EXPECT_EQ(multiply(to_.get(), layout(2, 3, 8)), CUBLAS_STATUS_INVALID_VALUE) << "one matrix in two layouts";
+  EXPECT_EQ(multiply(nullptr, d_), CUBLAS_STATUS_INVALID_VALUE);
+  const std::size_t enough = std::exchange(workspace_bytes_, 1024);
+  EXPECT_EQ(multiply(to_.get(), d_), CUBLAS_STATUS_INVALID_VALUE) << "less than the algorithm takes";
+  workspace_bytes_ = enough;
+  const auto recommended = std::exchange(algorithm_, {});
+  EXPECT_EQ(multiply(to_.get(), d_), CUBLAS_STATUS_INVALID_VALUE) << "an algorithm of nobody's";
+  algorithm_ = recommended;
+  const cublasLtEpilogue_t relu = CUBLASLT_EPILOGUE_RELU;
+  ASSERT_EQ(cublasLtMatmulDescSetAttribute(product_, CUBLASLT_MATMUL_DESC_EPILOGUE, &relu, sizeof relu),
+            CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(multiply(to_.get(), d_), CUBLAS_STATUS_NOT_SUPPORTED) << "an algorithm of another product";
+  const std::int64_t narrow = CUBLAS_OP_T;
+  EXPECT_EQ(cublasLtMatmulDescSetAttribute(product_, CUBLASLT_MATMUL_DESC_TRANSA, &narrow, sizeof narrow),
+            CUBLAS_STATUS_INVALID_VALUE)
+      << "of another size";
+  EXPECT_EQ(cublasLtDestroy(nullptr), CUBLAS_STATUS_NOT_INITIALIZED);
+}
+
+TEST_F(CudaOnCpuProducts, WithMemoryThatIsNotTheirsAreReported) {
+  EXPECT_MENTIONS(failure([&] { (void)multiply(from_.get() + 64, d_); }), "D lies upon B");
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  EXPECT_MENTIONS(failure([&] { (void)multiply(to_.get(), d_); }), "the handle is another device's");
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  ASSERT_EQ(cublasLtMatrixLayoutDestroy(a_), CUBLAS_STATUS_SUCCESS);
+  EXPECT_MENTIONS(failure([&] { (void)multiply(to_.get(), d_); }), "a layout is used that was destroyed");
+  ASSERT_EQ(cublasLtDestroy(handle_), CUBLAS_STATUS_SUCCESS);
+  EXPECT_MENTIONS(failure([&] { (void)multiply(to_.get(), d_); }), "a handle is used that was destroyed");
 }
 
 // ---- graphs ---------------------------------------------------------------------------------------------------------

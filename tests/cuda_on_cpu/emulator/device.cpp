@@ -160,6 +160,11 @@ Device::Device() {
                     "'; it can be forward, reverse or random:SEED, with ',accesses' behind it");
     }
   }
+  if (const char* text = std::getenv("CUDA_ON_CPU_RACES"); text != nullptr) {
+    if (std::string_view(text) != "ignore")
+      throw Failure(std::string("CUDA_ON_CPU_RACES is '") + text + "'; it can be ignore");
+    find_races = false;
+  }
   // NAME:NUMBER
   const auto read = [](const char* variable, std::string& name, auto& number) {
     const char* text = std::getenv(variable);
