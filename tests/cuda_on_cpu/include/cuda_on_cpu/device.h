@@ -26,8 +26,8 @@
 //   - an error that a call returned and nobody acknowledged with cudaGetLastError() before the next synchronisation;
 //   - work on the default stream, where CUDA_ON_CPU_DEFAULT_STREAM=refuse is in the environment;
 //   - memory taken or given back, a wait, or a copy from or to pageable memory while the thread records a graph.
-//   - arguments of cuBLASLt that the library refuses (by its status; stderr says why), or with which it would do what is
-//   not seen: what is destroyed, another device's handle, results upon operands, a workspace that is too small;
+//   - arguments of cuBLASLt that the library refuses (by its status; stderr says why), or with which it would do what
+//   is not seen: what is destroyed, another device's handle, results upon operands, a workspace that is too small;
 //   - what cudaMemcpyAsync copies from the host, and the host has changed before the stream had come to it;
 //   - a race: two threads, one address of device or shared memory, at least one write, and nothing that orders them, be
 //   it a barrier, __syncwarp of both lanes, or fences around atomic or volatile accesses; with both lines. For that the
@@ -38,8 +38,8 @@
 //
 //   for (const auto& order : cuda_on_cpu::orders()) { cuda_on_cpu::set_order(order); run(); }
 //
-// or set CUDA_ON_CPU_ORDER=forward, reverse or random:SEED in the environment of a whole program. With ",accesses" behind
-// it, threads also change between barriers, every few accesses to memory, where races can be found.
+// or set CUDA_ON_CPU_ORDER=forward, reverse or random:SEED in the environment of a whole program. With ",accesses"
+// behind it, threads also change between barriers, every few accesses to memory, where races can be found.
 //
 // Limits. Two devices, alike; kernels are launched with cudaLaunchKernelEx (a `<<<>>>` is no C++). Shared memory is
 // `static thread_local` inside the kernel (plain `static` under AddressSanitizer, which then checks its bounds, but it
