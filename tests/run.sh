@@ -17,13 +17,16 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # minute or more.
 SLOW=(
   cuda_jit/CudaJitOperators                              # the cases of cuda_projects/CudaOperators, just in time
-  cuda_on_cpu/Nvcc/CudaCompilePrograms.NvccTakesIt/kernels  # as every_kernel
-  cuda_projects/CudaProjects.CMakeBuildsThemWithNvcc     # as cuda_on_cpu/Nvcc, which has every kernel
+  cuda_on_cpu/Nvcc/CudaCompilePrograms.NvccTakesIt/every_kernel  # as CudaCompile.NvrtcTakesEveryKernel
+  cuda_on_cpu/Nvcc/CudaCompilePrograms.NvccTakesIt/kernels
+  cuda_projects/CudaProjects.CMakeBuildsThemWithNvcc     # as CudaCompile.NvrtcTakesEveryKernel
+  cuda_projects/CudaProjects.FaultsInTheTextAreNoticed   # as emit/SelfTests and cuda_on_cpu/PlantedFaults
   cuda_projects/CudaProjects.Gpt2TrainsInMixedPrecision  # as cuda_jit/All/CudaNetworks, by another road
   cuda_projects/CudaProjects.Gpt2TrainsWithRecomputation # as Gpt2Trains
   cuda_projects/CudaProjects.LeNetInfers                 # as LeNetTrains
   cuda_projects/CudaProjects.MobileNetV2Trains           # as Gpt2Trains and LeNetTrains
-  cuda_projects/CudaProjects.NvccCompilesThem            # as cuda_on_cpu/Nvcc
+  cuda_projects/CudaProjects.NvccCompilesThem
+  cuda_projects/CudaProjects.PolynomialFitUpdatesInBackward  # as PolynomialFit, and emit/...UpdateInBackward...
   emit/Evaluation.TheLossOfTheLastSamplesIsTheirsHoweverLabelsGetToIt  # as ...WithIgnoredLabelsAndClassWeights
   emit/Processors/CrossCompiled.*/riscv64                # as aarch64
   emit/Versions.CompiledByHandLiveInOneProcess           # as AsSharedLibraries

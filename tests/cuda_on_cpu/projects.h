@@ -87,8 +87,11 @@ inline std::vector<float> read_npy(const fs::path& path) {
 /// A network emitted for both targets, and the programs.
 class Projects {
  public:
-  /// `evaluates_apart`: the CUDA project evaluates by a function of its own.
-  explicit Projects(const std::string& name, const Graph& graph, bool evaluates_apart = false) : Projects(name) {
+  /// `evaluates_apart`: the CUDA project evaluates by a function of its own. `finds_races`: the device hears of each of
+  /// its accesses to memory, which takes several times as long.
+  explicit Projects(const std::string& name, const Graph& graph, bool evaluates_apart = false, bool finds_races = false)
+      : Projects(name) {
+    finds_races_ = finds_races;
     emit(graph, folder_ / "cpu", {.name = name, .format = false});
     EmitOptions options{.name = name, .target = "cuda", .execute = eager::reference_run, .format = false};
     if (evaluates_apart) options.evaluation = std::make_shared<Graph>(ir::evaluation_graph(graph));
@@ -170,14 +173,16 @@ class Projects {
   }
   void build() {
     build("cpu", ".cpp", {"-DGRAVEN_HAS_BASE", "-DGRAVEN_LEVEL_NAMESPACE=isa_base"}, {});
-    // The device hears of each access to memory, and finds races.
     std::vector<std::string> options = {std::string("-I") + GRAVEN_SOURCE_DIR + "/tests/cuda_on_cpu/include",
-                                        "-Wno-unknown-pragmas", "-fsanitize=thread", "-g1"};
+                                        "-Wno-unknown-pragmas"};
+    if (finds_races_) {
+      options.insert(options.end(), {"-fsanitize=thread", "-g1"});
 #if defined(__clang__)
-    options.insert(options.end(), {"-mllvm", "-tsan-distinguish-volatile"});
+      options.insert(options.end(), {"-mllvm", "-tsan-distinguish-volatile"});
 #else
-    options.emplace_back("--param=tsan-distinguish-volatile=1");
+      options.emplace_back("--param=tsan-distinguish-volatile=1");
 #endif
+    }
     cuda_ = build("cuda", ".cu", std::move(options), {GRAVEN_EMULATOR});
   }
   Compiled build(const std::string& target, const std::string& extension, std::vector<std::string> options,
@@ -214,6 +219,7 @@ class Projects {
   }
 
   Compiled cuda_;
+  bool finds_races_ = false;
   std::string name_;
   fs::path folder_;
 };

@@ -466,7 +466,7 @@ TEST(CudaProjects, FaultsInTheTextAreNoticed) {
 }
 
 TEST(CudaProjects, EveryOptimizerSteps) {
-  Projects projects("every_optimizer", every_optimizer());
+  Projects projects("every_optimizer", every_optimizer(), /*evaluates_apart=*/false, /*finds_races=*/true);
   write_npy(projects.folder() / "features.npy", "<f4", {128, 5}, numbers(640, 2));
   write_npy(projects.folder() / "y.npy", "<f4", {128, 1}, numbers(128, 1));
   const std::vector<std::string> arguments = {
@@ -489,7 +489,7 @@ TEST(CudaProjects, EveryOptimizerSteps) {
 void train_a_network(const std::string& name, const Graph& graph, const std::pair<std::string, std::int64_t>& x,
                      std::int64_t rows, const test::Call<void(const fs::path&, const fs::path&, std::int64_t)>& write,
                      const std::string& sizes = {}, const std::string& other_sizes = {}, double tolerance = 1e-4) {
-  Projects projects(name, graph, /*evaluates_apart=*/true);
+  Projects projects(name, graph, /*evaluates_apart=*/true, /*finds_races=*/true);
   write(projects.folder() / "x.npy", projects.folder() / "y.npy", 16);
   write(projects.folder() / "held_x.npy", projects.folder() / "held_y.npy", 9);  // the last batch is a partial one
   const std::vector<std::string> arguments = {"--data",      "../x.npy,../y.npy",
