@@ -57,7 +57,7 @@ Target make_cuda_target() {
   style.scalar_math = "kernels/cuda/scalar_math.cuh";
   style.device_type = "CudaDevice";
   style.api_headers = {"kernels/cuda/device.cuh", "kernels/cuda/nvtx_ranges.cuh"};
-  style.words = {"carrier", "copy_on_device", "machine_limits", "measure_limits", "read_ticks"};
+  style.words = {"copy_on_device", "machine_limits", "measure_limits", "read_ticks"};
   style.training_headers = {"kernels/cuda/steps_ahead.cuh"};
   style.predictions_header = "kernels/cuda/reduce.cuh";
   style.libraries = {

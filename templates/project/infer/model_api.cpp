@@ -162,8 +162,8 @@ Model& Model::operator=(Model&&) noexcept = default;
 
 {% if on_device %}
 void Model::forward(@{ parameters }@, @{ output_parameters }@) {
-  enqueue(@{ argument_names }@, @{ output_names }@);
-  wait();
+  this->enqueue(@{ argument_names }@, @{ output_names }@);
+  this->wait();
 }
 
 void Model::wait() {

@@ -187,7 +187,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     return step;
   }
 {% if on_device %}
-  Step step(@{ parameters }@) { return step_by(device, @{ argument_names }@); }
+  Step step(@{ parameters }@) { return this->step_by(device, @{ argument_names }@); }
 {% endif %}
   /// Asks for the loss as it is now.
   void fetch_loss() {
@@ -201,6 +201,11 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     return losses.sum();
   }
 {% if on_device %}
+  /// Makes room for a step that is begun ahead.
+  void begin_ahead() {
+    if (!ahead) ahead.emplace(device.execution(), inputs.bytes() + aligned(sizeof(Hyper)), losses.bytes());
+    ahead->begin();
+  }
   /// Leaves the loss as it is now to a step that was begun.
   void keep_loss() {
 {% for loss in losses %}
@@ -413,9 +418,7 @@ void Model::begin_step(@{ parameters }@, const Hyper& hyper) {
 {% if accumulates %}
   own.order.require_part(hyper.part, hyper.parts);
 {% endif %}
-  if (!own.ahead)
-    own.ahead.emplace(own.device.execution(), own.inputs.bytes() + aligned(sizeof hyper), own.losses.bytes());
-  own.ahead->begin();
+  own.begin_ahead();
   const Step step = own.step_by(*own.ahead, @{ argument_names }@);
   own.numbers.send_ahead(*own.ahead, {% if accumulates %}complete(hyper){% else %}hyper{% endif %});
   own.ahead->arrive();

@@ -171,13 +171,18 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     order.begin();
     return step;
   }
-  Step step(const float* x, const float* y) { return step_by(device, x, y); }
+  Step step(const float* x, const float* y) { return this->step_by(device, x, y); }
   /// Asks for the loss as it is now.
   void fetch_loss() { losses.fetch(device, 0, const_cast<const f32*>(buf.loss_fn_sum)); }
   /// The loss that was asked for.
   double loss() const {
     device.synchronize();
     return losses.sum();
+  }
+  /// Makes room for a step that is begun ahead.
+  void begin_ahead() {
+    if (!ahead) ahead.emplace(device.execution(), inputs.bytes() + aligned(sizeof(Hyper)), losses.bytes());
+    ahead->begin();
   }
   /// Leaves the loss as it is now to a step that was begun.
   void keep_loss() { losses.keep(device, 0, const_cast<const f32*>(buf.loss_fn_sum), ahead->results()); }
@@ -280,9 +285,7 @@ void Model::begin_step(const float* x, const float* y, const Hyper& hyper) {
   require_step(hyper);
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
-  if (!own.ahead)
-    own.ahead.emplace(own.device.execution(), own.inputs.bytes() + aligned(sizeof hyper), own.losses.bytes());
-  own.ahead->begin();
+  own.begin_ahead();
   const Step step = own.step_by(*own.ahead, x, y);
   own.numbers.send_ahead(*own.ahead, hyper);
   own.ahead->arrive();
