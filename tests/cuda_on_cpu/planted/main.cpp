@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/config/linear.h"
+#include "kernels/config/conv2d.h"
 #include "kernels/cuda/clip_factor.cuh"
 #include "kernels/cuda/cublas_lt.cuh"
 #include "kernels/cuda/device.cuh"
@@ -97,7 +97,7 @@ void use_clip_factor() {
 void use_product(std::int64_t batch, std::size_t offset, bool with_bias, bool measured) {
   CudaContext context;
   cuda_on_cpu::set_algorithms({3, 1});
-  const ProductScope scope(context, linear_config{.measured = measured});
+  const ProductScope scope(context, conv2d_config{.measured = measured});
   const std::int64_t m = 3, n = 5, k = 4;
   const OnDevice a(static_cast<std::size_t>(batch * m * k) + offset), b(static_cast<std::size_t>(batch * n * k)),
       c(static_cast<std::size_t>(batch * m * n)), bias(5);
