@@ -27,6 +27,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -161,8 +162,9 @@ class TrainableModel {
   /// next. Two may be under way. begin_step() has read the inputs when it returns; finish_step() returns the loss of
   /// the earliest that was begun.
   virtual void begin_step(const void* const* /* inputs */, std::int64_t /* batch */, const StepNumbers& /* numbers */) {
+    throw std::logic_error("begin_step: a model on a device has it");
   }
-  virtual double finish_step() { return 0; }
+  virtual double finish_step() { throw std::logic_error("finish_step: a model on a device has it"); }
   /// Of a model that has stages; nullptr: it has none.
   virtual Pipeline* pipeline() { return nullptr; }
   /// How many steps the optimizer of a parameter group has skipped: its schedule has not come further.

@@ -390,6 +390,15 @@ struct [[gnu::visibility("hidden")]] polynomial_fit_model {
 
   polynomial_fit::Model model;
   List parameters{}, gradients{}, states{}, results{};
+
+  /// The numbers of a call; nullptr: of one without an update.
+  polynomial_fit::Hyper hyper([[maybe_unused]] const double* learning_rates, int64_t step, int64_t seed = 0) const {
+    polynomial_fit::Hyper hyper;
+    if (learning_rates != nullptr) std::memcpy(hyper.learning_rates, learning_rates, sizeof hyper.learning_rates);
+    hyper.step = step;
+    hyper.seed = seed;
+    return hyper;
+  }
 };
 
 extern "C" {
@@ -408,10 +417,7 @@ int polynomial_fit_step(polynomial_fit_model* model, const float* x, const float
   if (x == nullptr) return missing("x");
   if (y == nullptr) return missing("y");
   return guarded([&] {
-    polynomial_fit::Hyper hyper;
-    std::memcpy(hyper.learning_rates, learning_rates, sizeof hyper.learning_rates);
-    hyper.step = step;
-    const double computed = model->model.step(x, y, hyper);
+    const double computed = model->model.step(x, y, model->hyper(learning_rates, step));
     if (loss != nullptr) *loss = computed;
   });
 }
@@ -436,12 +442,7 @@ int polynomial_fit_backward(polynomial_fit_model* model, const float* x, const f
 int polynomial_fit_update(polynomial_fit_model* model, const double* learning_rates, int64_t step) {
   if (model == nullptr) return missing("model");
   if (learning_rates == nullptr) return missing("learning_rates");
-  return guarded([&] {
-    polynomial_fit::Hyper hyper;
-    std::memcpy(hyper.learning_rates, learning_rates, sizeof hyper.learning_rates);
-    hyper.step = step;
-    model->model.update(hyper);
-  });
+  return guarded([&] { model->model.update(model->hyper(learning_rates, step)); });
 }
 
 int polynomial_fit_evaluate(polynomial_fit_model* model, const float* x, const float* y, double* loss) {

@@ -442,6 +442,16 @@ struct [[gnu::visibility("hidden")]] polynomial_fit_cuda_model {
 
   polynomial_fit_cuda::Model model;
   List parameters{}, gradients{}, states{}, results{};
+
+  /// The numbers of a call; nullptr: of one without an update.
+  polynomial_fit_cuda::Hyper hyper([[maybe_unused]] const double* learning_rates, int64_t step,
+                                   int64_t seed = 0) const {
+    polynomial_fit_cuda::Hyper hyper;
+    if (learning_rates != nullptr) std::memcpy(hyper.learning_rates, learning_rates, sizeof hyper.learning_rates);
+    hyper.step = step;
+    hyper.seed = seed;
+    return hyper;
+  }
 };
 
 extern "C" {
@@ -460,10 +470,7 @@ int polynomial_fit_cuda_step(polynomial_fit_cuda_model* model, const float* x, c
   if (x == nullptr) return missing("x");
   if (y == nullptr) return missing("y");
   return guarded([&] {
-    polynomial_fit_cuda::Hyper hyper;
-    std::memcpy(hyper.learning_rates, learning_rates, sizeof hyper.learning_rates);
-    hyper.step = step;
-    const double computed = model->model.step(x, y, hyper);
+    const double computed = model->model.step(x, y, model->hyper(learning_rates, step));
     if (loss != nullptr) *loss = computed;
   });
 }
@@ -474,12 +481,7 @@ int polynomial_fit_cuda_begin_step(polynomial_fit_cuda_model* model, const float
   if (learning_rates == nullptr) return missing("learning_rates");
   if (x == nullptr) return missing("x");
   if (y == nullptr) return missing("y");
-  return guarded([&] {
-    polynomial_fit_cuda::Hyper hyper;
-    std::memcpy(hyper.learning_rates, learning_rates, sizeof hyper.learning_rates);
-    hyper.step = step;
-    model->model.begin_step(x, y, hyper);
-  });
+  return guarded([&] { model->model.begin_step(x, y, model->hyper(learning_rates, step)); });
 }
 
 int polynomial_fit_cuda_finish_step(polynomial_fit_cuda_model* model, double* loss) {
@@ -515,12 +517,7 @@ int polynomial_fit_cuda_backward(polynomial_fit_cuda_model* model, const float* 
 int polynomial_fit_cuda_update(polynomial_fit_cuda_model* model, const double* learning_rates, int64_t step) {
   if (model == nullptr) return missing("model");
   if (learning_rates == nullptr) return missing("learning_rates");
-  return guarded([&] {
-    polynomial_fit_cuda::Hyper hyper;
-    std::memcpy(hyper.learning_rates, learning_rates, sizeof hyper.learning_rates);
-    hyper.step = step;
-    model->model.update(hyper);
-  });
+  return guarded([&] { model->model.update(model->hyper(learning_rates, step)); });
 }
 
 int polynomial_fit_cuda_evaluate(polynomial_fit_cuda_model* model, const float* x, const float* y, double* loss) {
