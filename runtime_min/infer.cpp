@@ -516,7 +516,7 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
   InferenceRanks* ranks = nullptr;
   const auto fail = [&](const std::exception& error, int status) {
     std::fflush(stdout);
-    if (ranks != nullptr) return ranks->fail(error.what(), status);
+    if (ranks != nullptr) return ranks->fail(error, status);
     std::fprintf(stderr, "error: %s\n", error.what());
     return status;
   };

@@ -29,6 +29,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -63,7 +64,7 @@ class InferenceRanks {
   /// An Error on the ranks where the text of `what` is not the first one's.
   virtual void require_same(const char* what, const std::string& text) = 0;
   /// Prints the error as one line and ends all of them; alone it returns the status.
-  virtual int fail(const std::string& text, int status) = 0;
+  virtual int fail(const std::exception& error, int status) = 0;
 };
 
 class InferenceModel {

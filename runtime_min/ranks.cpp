@@ -29,10 +29,15 @@ int environment(const char* name) {
   return text == nullptr ? -1 : std::atoi(text);
 }
 
+[[maybe_unused]] std::unique_ptr<RankEngine> (*connect)() = nullptr;
+
 }  // namespace
 
-/// Open MPI and launchers that speak PMI say so in these.
+void Ranks::use(std::unique_ptr<RankEngine> (*by)()) { connect = by; }
+
+/// torchrun, Open MPI and launchers that speak PMI say so in these.
 int launched_processes() {
+  if (const int size = environment("WORLD_SIZE"); size > 0 && environment("RANK") >= 0) return size;
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"})
     if (const int size = environment(name); size > 0) return size;
   if (environment("PMIX_RANK") >= 0 || environment("PMI_RANK") >= 0)
@@ -42,7 +47,11 @@ int launched_processes() {
 
 #ifdef GRAVEN_MPI
 
-struct Ranks::Engine {
+namespace {
+
+using Accumulation = Ranks::Accumulation;
+
+struct MpiEngine final : RankEngine {
   enum class Kind : std::uint8_t { mean, shard_of_mean, adding_shard, gather };
   /// Columns of one tensor in a bucket. Row r has what is rank r's of it.
   struct Piece {
@@ -73,8 +82,7 @@ struct Ranks::Engine {
 
   MPI_Comm everybody = MPI_COMM_NULL;
   MPI_Comm results = MPI_COMM_NULL;  ///< what has been added up: it is sent when it is there, in an order of its own
-  int rank = 0, size = 1;
-  std::vector<Bucket> buckets;  ///< a ring; their memory is kept from step to step
+  std::vector<Bucket> buckets;       ///< a ring; their memory is kept from step to step
   std::size_t oldest = 0, count = 0, opened = 0;
   struct Message {
     Kind kind;
@@ -82,11 +90,10 @@ struct Ranks::Engine {
     MPI_Datatype type;
   };
   std::vector<Message> messages, last_messages;  ///< asked for since the last finish(), and before it
-  Traffic traffic;
-  bool ends_engine = false;  ///< this program has started MPI
-  Engine* beside = nullptr;  ///< of another group, whose ranks may wait for this one while it waits
+  bool ends_engine = false;                      ///< this program has started MPI
+  MpiEngine* beside = nullptr;                   ///< of another group, whose ranks may wait for this one while it waits
 
-  Engine() {
+  MpiEngine() {
     int running = 0;
     MPI_Initialized(&running);
     if (running == 0) {
@@ -103,13 +110,13 @@ struct Ranks::Engine {
     MPI_Comm_size(everybody, &size);
   }
   /// Of those who say the same group.
-  Engine(const Engine& all, int group) {
+  MpiEngine(const MpiEngine& all, int group) {
     MPI_Comm_split(all.everybody, group, 0, &everybody);
     MPI_Comm_dup(everybody, &results);
     MPI_Comm_rank(everybody, &rank);
     MPI_Comm_size(everybody, &size);
   }
-  ~Engine() {
+  ~MpiEngine() override {
     int finished = 0;
     MPI_Finalized(&finished);
     if (finished != 0) return;
@@ -335,13 +342,52 @@ struct Ranks::Engine {
     // The engine may only move data when it is called.
     progress();
   }
+
+  void all_gather(double limit, const void* own, void* all, std::size_t bytes) override {
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Iallgather(own, static_cast<int>(bytes), MPI_BYTE, all, static_cast<int>(bytes), MPI_BYTE, everybody, &request);
+    wait(limit, request);
+  }
+  void broadcast(double limit, void* data, std::size_t bytes) override {
+    close_all();
+    auto* at = static_cast<std::byte*>(data);
+    for (std::size_t done = 0; done < bytes; done += kMostBytes) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      MPI_Ibcast(at + done, static_cast<int>(std::min(kMostBytes, bytes - done)), MPI_BYTE, 0, everybody, &request);
+      wait(limit, request);
+    }
+  }
+  void transfer(double limit, int other, std::byte* data, std::size_t bytes, bool sends) override {
+    for (std::size_t done = 0; done < bytes; done += kMostBytes) {
+      const int count = static_cast<int>(std::min(kMostBytes, bytes - done));
+      MPI_Request request = MPI_REQUEST_NULL;
+      if (sends)
+        MPI_Isend(data + done, count, MPI_BYTE, other, 0, everybody, &request);
+      else
+        MPI_Irecv(data + done, count, MPI_BYTE, other, 0, everybody, &request);
+      wait(limit, request);
+    }
+  }
+  /// Whoever ends first ends all the others, before they have waited.
+  bool is_ended_by_others(double seconds) override {
+    ::usleep(static_cast<useconds_t>(seconds * 1e6));
+    return false;
+  }
+  void end(int status) override {
+    MPI_Abort(everybody, status);
+    std::_Exit(status);
+  }
 };
+
+MpiEngine& mpi(const std::unique_ptr<RankEngine>& engine) { return static_cast<MpiEngine&>(*engine); }
+
+}  // namespace
 
 Ranks::Ranks() {
   int running = 0;
   MPI_Initialized(&running);
   if (running == 0 && launched_processes() == 0) return;
-  engine_ = std::make_unique<Engine>();
+  engine_ = std::make_unique<MpiEngine>();
   rank_ = engine_->rank;
   size_ = engine_->size;
   if (const int size = launched_processes(); size_ == 1 && size > 1)
@@ -349,99 +395,180 @@ Ranks::Ranks() {
                 "another's, which has started " + std::to_string(size) + " processes that do not know of each other");
 }
 
-Ranks::Ranks(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {
-  rank_ = engine_->rank;
-  size_ = engine_->size;
-}
-
-int Ranks::sharing_processors() const {
-  if (size_ == 1) return 1;
-  // Two ranks share what they run on where machine and set of processors are the same.
-  struct Place {
-    char machine[256];
-    cpu_set_t processors;
-  };
-  Place own;
-  std::memset(&own, 0, sizeof own);
-  ::gethostname(own.machine, sizeof own.machine - 1);
-  ::sched_getaffinity(0, sizeof own.processors, &own.processors);
-  std::vector<Place> places(static_cast<std::size_t>(size_));
-  MPI_Allgather(&own, sizeof own, MPI_BYTE, places.data(), sizeof own, MPI_BYTE, engine_->everybody);
-  return static_cast<int>(std::count_if(places.begin(), places.end(),
-                                        [&](const Place& p) { return std::memcmp(&p, &own, sizeof own) == 0; }));
-}
-
 void Ranks::start_mean(float* x, std::int64_t n) {
-  if (size_ > 1) engine_->add(time_limit_, Engine::Kind::mean, x, n, x, {});
+  if (size_ > 1) mpi(engine_).add(time_limit_, MpiEngine::Kind::mean, x, n, x, {});
 }
 void Ranks::start_mean(double* x, std::int64_t n) {
-  if (size_ > 1) engine_->add(time_limit_, Engine::Kind::mean, x, n, x, {});
+  if (size_ > 1) mpi(engine_).add(time_limit_, MpiEngine::Kind::mean, x, n, x, {});
 }
 void Ranks::start_shard_of_mean(float* x, std::int64_t n) {
-  if (size_ > 1) engine_->add(time_limit_, Engine::Kind::shard_of_mean, x, n, x, {});
+  if (size_ > 1) mpi(engine_).add(time_limit_, MpiEngine::Kind::shard_of_mean, x, n, x, {});
 }
 void Ranks::start_shard_of_mean(double* x, std::int64_t n) {
-  if (size_ > 1) engine_->add(time_limit_, Engine::Kind::shard_of_mean, x, n, x, {});
+  if (size_ > 1) mpi(engine_).add(time_limit_, MpiEngine::Kind::shard_of_mean, x, n, x, {});
 }
 void Ranks::start_adding_shard(float* sum, const float* x, std::int64_t n, const Accumulation& how) {
-  if (size_ > 1) engine_->add(time_limit_, Engine::Kind::adding_shard, x, n, sum, how);
+  if (size_ > 1) mpi(engine_).add(time_limit_, MpiEngine::Kind::adding_shard, x, n, sum, how);
 }
 void Ranks::start_adding_shard(double* sum, const double* x, std::int64_t n, const Accumulation& how) {
-  if (size_ > 1) engine_->add(time_limit_, Engine::Kind::adding_shard, x, n, sum, how);
+  if (size_ > 1) mpi(engine_).add(time_limit_, MpiEngine::Kind::adding_shard, x, n, sum, how);
 }
 void Ranks::start_gather(float* x, std::int64_t n) {
-  if (size_ > 1) engine_->add(time_limit_, Engine::Kind::gather, x, n, x, {});
+  if (size_ > 1) mpi(engine_).add(time_limit_, MpiEngine::Kind::gather, x, n, x, {});
 }
 void Ranks::start_gather(double* x, std::int64_t n) {
-  if (size_ > 1) engine_->add(time_limit_, Engine::Kind::gather, x, n, x, {});
+  if (size_ > 1) mpi(engine_).add(time_limit_, MpiEngine::Kind::gather, x, n, x, {});
 }
 
 void Ranks::finish() {
   if (size_ == 1) return;
   const Stopwatch watch;
-  engine_->close_all();
-  engine_->wait(time_limit_, [&] {
-    engine_->progress();
-    return engine_->count == 0;
+  mpi(engine_).close_all();
+  mpi(engine_).wait(time_limit_, [&] {
+    mpi(engine_).progress();
+    return mpi(engine_).count == 0;
   });
-  engine_->traffic.waited += watch.seconds();
-  engine_->last_messages = std::exchange(engine_->messages, {});
+  mpi(engine_).traffic.waited += watch.seconds();
+  mpi(engine_).last_messages = std::exchange(mpi(engine_).messages, {});
 }
 
 void Ranks::finish_gathers() {
   if (size_ == 1) return;
   const Stopwatch watch;
-  engine_->finish_gathers(time_limit_);
-  engine_->traffic.waited += watch.seconds();
+  mpi(engine_).finish_gathers(time_limit_);
+  mpi(engine_).traffic.waited += watch.seconds();
 }
-
-Ranks::Traffic Ranks::take_traffic() { return size_ == 1 ? Traffic{} : std::exchange(engine_->traffic, {}); }
 
 double Ranks::time_last_messages() {
   if (size_ == 1) return 0;
-  const std::vector<Engine::Message> messages = engine_->last_messages;
+  const std::vector<MpiEngine::Message> messages = mpi(engine_).last_messages;
   std::int64_t most = 0;
-  for (const Engine::Message& m : messages) most = std::max(most, m.n);
+  for (const MpiEngine::Message& m : messages) most = std::max(most, m.n);
   std::vector<double> memory(static_cast<std::size_t>(most));
   auto* const floats = reinterpret_cast<float*>(memory.data());
   double together = 0;
   sum(&together, 1);  // the others are here
   const Stopwatch watch;
-  for (const Engine::Message& m : messages)
+  for (const MpiEngine::Message& m : messages)
     if (m.type == MPI_FLOAT)
-      engine_->add(time_limit_, m.kind, floats, m.n, floats, {});
+      mpi(engine_).add(time_limit_, m.kind, floats, m.n, floats, {});
     else
-      engine_->add(time_limit_, m.kind, memory.data(), m.n, memory.data(), {});
+      mpi(engine_).add(time_limit_, m.kind, memory.data(), m.n, memory.data(), {});
   finish();
   return watch.seconds();
 }
 
+void Ranks::exchange(const void* rows, void* received, std::size_t bytes) {
+  if (size_ == 1 || bytes == 0) return;
+  const auto* const from = static_cast<const std::byte*>(rows);
+  auto* const to = static_cast<std::byte*>(received);
+  mpi(engine_).send_rows(time_limit_, bytes, [&](std::size_t at, int, MPI_Datatype row, MPI_Request* request) {
+    MPI_Ialltoall(from + at, 1, row, to + at, 1, row, mpi(engine_).everybody, request);
+  });
+}
+
+void Ranks::gather_rows(const void* own, void* rows, std::size_t bytes) {
+  if (size_ == 1 || bytes == 0) return;
+  const auto* const from = static_cast<const std::byte*>(own);
+  auto* const to = static_cast<std::byte*>(rows);
+  mpi(engine_).send_rows(time_limit_, bytes, [&](std::size_t at, int count, MPI_Datatype row, MPI_Request* request) {
+    MPI_Iallgather(from + at, count, MPI_BYTE, to + at, 1, row, mpi(engine_).everybody, request);
+  });
+}
+
+#else
+
+Ranks::Ranks() {
+  if (connect != nullptr) {
+    engine_ = connect();
+  } else if (const int size = launched_processes(); size > 1) {
+    throw Error("ranks", "",
+                "a program that is built with -DGRAVEN_MPI=ON, of a graph that was made for ranks "
+                "(enable_data_parallel, set_stage, enable_tensor_parallel)",
+                "one without, started as one of " + std::to_string(size) + " processes, which would train for itself");
+  }
+  if (engine_ == nullptr) return;
+  rank_ = engine_->rank;
+  size_ = engine_->size;
+}
+
+// Ranks that speak by sockets have devices, which exchange tensors themselves.
+void Ranks::start_mean(float*, std::int64_t) {}
+void Ranks::start_mean(double*, std::int64_t) {}
+void Ranks::start_shard_of_mean(float*, std::int64_t) {}
+void Ranks::start_shard_of_mean(double*, std::int64_t) {}
+void Ranks::start_adding_shard(float*, const float*, std::int64_t, const Accumulation&) {}
+void Ranks::start_adding_shard(double*, const double*, std::int64_t, const Accumulation&) {}
+void Ranks::start_gather(float*, std::int64_t) {}
+void Ranks::start_gather(double*, std::int64_t) {}
+void Ranks::finish() {}
+void Ranks::finish_gathers() {}
+double Ranks::time_last_messages() { return 0; }
+void Ranks::exchange(const void*, void*, std::size_t) {}
+void Ranks::gather_rows(const void*, void*, std::size_t) {}
+
+#endif
+
+Ranks::Ranks(std::unique_ptr<RankEngine> engine) : engine_(std::move(engine)) {
+  rank_ = engine_->rank;
+  size_ = engine_->size;
+}
+
+Ranks::~Ranks() = default;
+
+namespace {
+
+/// What a rank runs on.
+struct Place {
+  char machine[256];
+  cpu_set_t processors;
+};
+
+/// Of all ranks.
+std::vector<Place> places(RankEngine& engine, double limit) {
+  Place own;
+  std::memset(&own, 0, sizeof own);
+  ::gethostname(own.machine, sizeof own.machine - 1);
+  ::sched_getaffinity(0, sizeof own.processors, &own.processors);
+  std::vector<Place> all(static_cast<std::size_t>(engine.size));
+  engine.all_gather(limit, &own, all.data(), sizeof own);
+  return all;
+}
+
+}  // namespace
+
+int Ranks::sharing_processors() const {
+  if (size_ == 1) return 1;
+  // Two ranks share what they run on where machine and set of processors are the same.
+  const std::vector<Place> all = places(*engine_, time_limit_);
+  const Place& own = all[static_cast<std::size_t>(rank_)];
+  return static_cast<int>(
+      std::count_if(all.begin(), all.end(), [&](const Place& p) { return std::memcmp(&p, &own, sizeof own) == 0; }));
+}
+
+int Ranks::place_on_machine() const {
+  if (size_ == 1) return 0;
+  const std::vector<Place> all = places(*engine_, time_limit_);
+  return static_cast<int>(std::count_if(all.begin(), all.begin() + rank_, [&](const Place& p) {
+    return std::strcmp(p.machine, all[static_cast<std::size_t>(rank_)].machine) == 0;
+  }));
+}
+
+Ranks::Traffic Ranks::take_traffic() { return size_ == 1 ? Traffic{} : std::exchange(engine_->traffic, {}); }
+
+void Ranks::count(const Traffic& traffic) {
+  if (size_ == 1) return;
+  Traffic& sum = engine_->traffic;
+  sum.messages += traffic.messages;
+  sum.bytes += traffic.bytes;
+  sum.least += traffic.least;
+  sum.sent += traffic.sent;
+  sum.waited += traffic.waited;
+}
+
 std::vector<double> Ranks::gathered(const double* x, std::size_t n) {
   std::vector<double> all(n * static_cast<std::size_t>(size_));
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallgather(x, static_cast<int>(n), MPI_DOUBLE, all.data(), static_cast<int>(n), MPI_DOUBLE, engine_->everybody,
-                 &request);
-  engine_->wait(time_limit_, request);
+  engine_->all_gather(time_limit_, x, all.data(), n * sizeof(double));
   return all;
 }
 
@@ -477,15 +604,7 @@ void Ranks::largest(double* x, std::size_t n) {
 }
 
 void Ranks::broadcast(void* data, std::size_t bytes) {
-  if (size_ == 1) return;
-  engine_->close_all();
-  auto* at = static_cast<std::byte*>(data);
-  for (std::size_t done = 0; done < bytes; done += kMostBytes) {
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Ibcast(at + done, static_cast<int>(std::min(kMostBytes, bytes - done)), MPI_BYTE, 0, engine_->everybody,
-               &request);
-    engine_->wait(time_limit_, request);
-  }
+  if (size_ > 1) engine_->broadcast(time_limit_, data, bytes);
 }
 
 void Ranks::scatter(const Variable& variable, const void* whole) {
@@ -498,11 +617,11 @@ void Ranks::scatter(const Variable& variable, const void* whole) {
         part.insert(part.end(), from, from + bytes);
       });
       if (r > 0)
-        transfer(r, part.data(), part.size(), true);
+        engine_->transfer(time_limit_, r, part.data(), part.size(), true);
       else if (!part.empty())
         std::memcpy(variable.data, part.data(), part.size());
     } else if (rank_ == r) {
-      transfer(0, static_cast<std::byte*>(variable.data), variable.bytes(), false);
+      engine_->transfer(time_limit_, 0, static_cast<std::byte*>(variable.data), variable.bytes(), false);
     }
   }
 }
@@ -517,108 +636,44 @@ void Ranks::gather(const Variable& variable, void* whole) {
       variable.each_run_of(r, size_, [&](std::size_t, std::size_t, std::size_t bytes) { length += bytes; });
       part.resize(length);
       if (r > 0)
-        transfer(r, part.data(), length, false);
+        engine_->transfer(time_limit_, r, part.data(), length, false);
       else if (length > 0)
         std::memcpy(part.data(), variable.data, length);
       variable.each_run_of(r, size_, [&](std::size_t at, std::size_t own, std::size_t bytes) {
         if (bytes > 0) std::memcpy(static_cast<std::byte*>(whole) + at, part.data() + own, bytes);
       });
     } else if (rank_ == r) {
-      transfer(0, static_cast<std::byte*>(variable.data), variable.bytes(), true);
+      engine_->transfer(time_limit_, 0, static_cast<std::byte*>(variable.data), variable.bytes(), true);
     }
   }
 }
 
-void Ranks::exchange(const void* rows, void* received, std::size_t bytes) {
-  if (size_ == 1 || bytes == 0) return;
-  const auto* const from = static_cast<const std::byte*>(rows);
-  auto* const to = static_cast<std::byte*>(received);
-  engine_->send_rows(time_limit_, bytes, [&](std::size_t at, int, MPI_Datatype row, MPI_Request* request) {
-    MPI_Ialltoall(from + at, 1, row, to + at, 1, row, engine_->everybody, request);
-  });
+void Ranks::require_others(double seconds) const {
+  if (size_ == 1) return;
+  engine_->require_others();
+  if (seconds > time_limit_)
+    throw Error("ranks", "",
+                "the other ranks' gradients within " + std::to_string(static_cast<std::int64_t>(time_limit_)) +
+                    " s (--rank-timeout)",
+                "none: one of them hangs, or has died");
 }
 
-void Ranks::gather_rows(const void* own, void* rows, std::size_t bytes) {
-  if (size_ == 1 || bytes == 0) return;
-  const auto* const from = static_cast<const std::byte*>(own);
-  auto* const to = static_cast<std::byte*>(rows);
-  engine_->send_rows(time_limit_, bytes, [&](std::size_t at, int count, MPI_Datatype row, MPI_Request* request) {
-    MPI_Iallgather(from + at, count, MPI_BYTE, to + at, 1, row, engine_->everybody, request);
-  });
-}
-
-/// Sends bytes to another rank, or receives them.
-void Ranks::transfer(int other, std::byte* data, std::size_t bytes, bool sends) {
-  for (std::size_t done = 0; done < bytes; done += kMostBytes) {
-    const int count = static_cast<int>(std::min(kMostBytes, bytes - done));
-    MPI_Request request = MPI_REQUEST_NULL;
-    if (sends)
-      MPI_Isend(data + done, count, MPI_BYTE, other, 0, engine_->everybody, &request);
-    else
-      MPI_Irecv(data + done, count, MPI_BYTE, other, 0, engine_->everybody, &request);
-    engine_->wait(time_limit_, request);
-  }
-}
-
-int Ranks::fail(const std::string& text, int status) {
+int Ranks::fail(const std::exception& error, int status) {
   if (size_ == 1) {
-    std::fprintf(stderr, "error: %s\n", text.c_str());
+    std::fprintf(stderr, "error: %s\n", error.what());
     return status;
   }
-  ::usleep(static_cast<useconds_t>(std::min(rank_, 4)) * 500'000);
-  std::fprintf(stderr, "error: rank %d: %s\n", rank_, text.c_str());
-  std::fflush(stderr);
-  MPI_Abort(engine_->everybody, status);
-  std::_Exit(status);
-}
-
-#else
-
-struct Ranks::Engine {
-  Engine(const Engine&, int) {}
-  Engine* beside = nullptr;
-};
-
-Ranks::Ranks(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
-
-Ranks::Ranks() {
-  if (const int size = launched_processes(); size > 1)
-    throw Error("ranks", "",
-                "a program that is built with -DGRAVEN_MPI=ON, of a graph that was made for ranks "
-                "(enable_data_parallel, set_stage, enable_tensor_parallel)",
-                "one without, started as one of " + std::to_string(size) + " processes, which would train for itself");
-}
-
-int Ranks::sharing_processors() const { return 1; }
-void Ranks::start_mean(float*, std::int64_t) {}
-void Ranks::start_mean(double*, std::int64_t) {}
-void Ranks::start_shard_of_mean(float*, std::int64_t) {}
-void Ranks::start_shard_of_mean(double*, std::int64_t) {}
-void Ranks::start_adding_shard(float*, const float*, std::int64_t, const Accumulation&) {}
-void Ranks::start_adding_shard(double*, const double*, std::int64_t, const Accumulation&) {}
-void Ranks::start_gather(float*, std::int64_t) {}
-void Ranks::start_gather(double*, std::int64_t) {}
-void Ranks::finish() {}
-void Ranks::finish_gathers() {}
-Ranks::Traffic Ranks::take_traffic() { return {}; }
-double Ranks::time_last_messages() { return 0; }
-std::vector<double> Ranks::all_numbers(const double* x, std::size_t n) { return {x, x + n}; }
-void Ranks::sum(double*, std::size_t) {}
-void Ranks::largest(double*, std::size_t) {}
-void Ranks::broadcast(void*, std::size_t) {}
-void Ranks::scatter(const Variable&, const void*) {}
-void Ranks::gather(const Variable&, void*) {}
-void Ranks::exchange(const void*, void*, std::size_t) {}
-void Ranks::gather_rows(const void*, void*, std::size_t) {}
-
-int Ranks::fail(const std::string& text, int status) {
-  std::fprintf(stderr, "error: %s\n", text.c_str());
+  // One rank tells the user. Of those that have lost the first one the next does.
+  const auto* const ended = dynamic_cast<const RankEnded*>(&error);
+  const bool is_told = ended != nullptr && (ended->status() != 0 || (ended->other() == 0 && rank_ > 1));
+  if (!is_told && !engine_->is_ended_by_others(0.5 * std::min(rank_, 4))) {
+    std::fprintf(stderr, "error: rank %d: %s\n", rank_, error.what());
+    std::fflush(stderr);
+  }
+  if (ended != nullptr && ended->status() != 0) status = ended->status();
+  engine_->end(status);
   return status;
 }
-
-#endif
-
-Ranks::~Ranks() = default;
 
 Ranks& Ranks::all() {
   static Ranks ranks;
@@ -658,12 +713,16 @@ void Ranks::divide(int count) {
     throw Error("ranks", "", "a multiple of " + std::to_string(own.peers ? own.count : count) + " ranks, one division",
                 std::to_string(ranks.size_) + " ranks in rows of " + std::to_string(count));
   own.count = count;
+#ifdef GRAVEN_MPI
   for (auto* group : {&own.peers, &own.team}) {
     const int of = group == &own.peers ? ranks.rank_ % count : ranks.rank_ / count;
-    group->reset(new Ranks(std::make_unique<Engine>(*ranks.engine_, of)));
+    group->reset(new Ranks(std::make_unique<MpiEngine>(mpi(ranks.engine_), of)));
     (*group)->time_limit_ = ranks.time_limit_;
   }
-  own.team->engine_->beside = own.peers->engine_.get();
+  mpi(own.team->engine_).beside = &mpi(own.peers->engine_);
+#else
+  throw Error("ranks", "", "an engine that divides them into groups (MPI)", "sockets");
+#endif
 }
 
 void Ranks::require_same(const char* what, const std::string& text) {

@@ -1,6 +1,7 @@
 // Ranks: the processes that train one model together, started by mpirun or srun. The engine is MPI, in a program that
 // is built with it (-DGRAVEN_MPI=ON); without it, and in a program that is started alone, there is one rank, and
-// everything below is done at once.
+// everything below is done at once. Where devices add up what their ranks have computed (kernels/cuda/nccl.cuh) the
+// engine are sockets (rank_sockets.h), and what is begun here is nothing.
 //
 //   Ranks& ranks = Ranks::all();
 //   ranks.start_mean(gradient, n);              // begins, and goes on beside what the caller does next
@@ -18,16 +19,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "rank_engine.h"
 #include "shard.h"
 #include "tensor.h"
 
 namespace graven::runtime {
 
-/// How many processes a launcher of MPI programs says that it has started, this one among them; 0: none has.
+/// How many processes a launcher says that it has started, this one among them; 0: none has.
 int launched_processes();
 
 class Ranks {
@@ -35,6 +38,8 @@ class Ranks {
   /// Of this process; joins the others when it is first called. An Error in a program without an engine that is one of
   /// several processes: each would train for itself.
   static Ranks& all();
+  /// Before the first all(): what to join the others with, in a program whose device adds up the gradients.
+  static void use(std::unique_ptr<RankEngine> (*connect)());
   /// Where ranks of a row make up one model, each a stage or a part of its tensors: those at this rank's place in
   /// theirs, rank % count, and those of its own row, rank / count. All ranks, before divide().
   static Ranks& peers();
@@ -50,6 +55,8 @@ class Ranks {
   bool is_first() const { return rank_ == 0; }
   /// How many ranks run on the same processors of this machine, this one included.
   int sharing_processors() const;
+  /// How many ranks before this one run on the same machine.
+  int place_on_machine() const;
   void set_time_limit(double seconds) { time_limit_ = seconds; }
 
   /// This rank's part of tensors of `least` elements or more.
@@ -76,15 +83,11 @@ class Ranks {
   void finish();
   void finish_gathers();
 
-  struct Traffic {
-    std::int64_t messages = 0;  ///< buckets
-    double bytes = 0;           ///< of the tensors that calls of this rank were about
-    double least = 0;           ///< what a rank has to send for them: (N - 1) / N of these, and of a mean twice that
-    double sent = 0;            ///< what this one has sent, the filling of buckets included
-    double waited = 0;          ///< seconds in finish() and finish_gathers()
-  };
+  using Traffic = RankTraffic;
   /// Since the last call.
   Traffic take_traffic();
+  /// What a device has sent.
+  void count(const Traffic& traffic);
   /// The seconds that all this takes with nothing beside it: what was begun up to the last finish(), and behind the one
   /// before. 0 with one rank.
   double time_last_messages();
@@ -107,17 +110,17 @@ class Ranks {
   /// An Error on each rank whose text is not the first rank's: what it is of, expected that, found its own.
   void require_same(const char* what, const std::string& text);
 
+  /// For who waits for a device, and has for so many seconds: an Error where another rank has ended, or time is up.
+  void require_others(double seconds) const;
   /// Prints the error of this rank as one line, and ends all ranks with this status. Where every rank has found the
   /// same, the first one is the one that says so. With one rank it returns the status.
-  int fail(const std::string& text, int status);
+  int fail(const std::exception& error, int status);
 
  private:
   std::vector<double> gathered(const double* x, std::size_t n);
-  void transfer(int other, std::byte* data, std::size_t bytes, bool sends);
-  struct Engine;
   Ranks();
-  explicit Ranks(std::unique_ptr<Engine> engine);
-  std::unique_ptr<Engine> engine_;  ///< nullptr: one rank
+  explicit Ranks(std::unique_ptr<RankEngine> engine);
+  std::unique_ptr<RankEngine> engine_;  ///< nullptr: one rank
   int rank_ = 0, size_ = 1;
   double time_limit_ = 600;
 };

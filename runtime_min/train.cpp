@@ -267,6 +267,9 @@ void Trainer::start() {
   const int sharing = ranks_.sharing_processors();
   const bool chosen = options_.execution.on_device || options_.execution.threads > 0;
   number_ = chosen ? number : std::max(number / sharing, 1);
+  // Each rank has a device of its own, where nobody says which.
+  if (options_.execution.on_device && ranks_.size() > 1 && !arguments_.given("device"))
+    number_ = ranks_.place_on_machine() % std::max(model_.devices(), 1);
   model_.start(number_);
   if (options_.execution.no_cuda_graph) model_.use_cuda_graph(false);
   weights_ = model_.weights();
@@ -611,8 +614,8 @@ bool Trainer::train_epoch() {
   Progress progress(epoch_title().c_str(), end, start, ranks_.is_first() && !profiler_);
   const std::int64_t ranks = replicas();
   // On a device the next step is begun before the last one's loss is known, unless it asks for what that leaves.
-  const bool runs_ahead = description_.on_device && !description_.scales_loss && numbers_.empty() && !profiler_ &&
-                          pipeline_ == nullptr && ranks_.size() == 1;
+  const bool runs_ahead =
+      description_.on_device && !description_.scales_loss && numbers_.empty() && !profiler_ && pipeline_ == nullptr;
   std::deque<EpochStep> begun;
   std::int64_t parts_under_way = 0;
   const auto conclude = [&](const EpochStep& step) {
@@ -1241,14 +1244,16 @@ void Trainer::bench() {
   if (ranks_.size() > 1) {
     // Of a step: the bytes of what this rank has brought together with the others', what it has to send for that, and
     // what it has sent; how long that takes alone, and what of it the kernels did not hide.
-    const double steps = static_cast<double>(timings.count()), sending = alone[alone.size() / 2];
-    const double waited = traffic.waited / steps;
+    const double steps = static_cast<double>(timings.count());
     json_.key("ranks").value(std::int64_t{ranks_.size()});
     json_.key("messages").value(traffic.messages / static_cast<std::int64_t>(timings.count()));
     json_.key("message_bytes").value(traffic.bytes / steps);
     json_.key("least_sent_bytes").value(traffic.least / steps).key("sent_bytes").value(traffic.sent / steps);
-    json_.key("sending_ms").value(sending * 1e3).key("waited_ms").value(waited * 1e3);
-    json_.key("hidden").value(sending > 0 ? std::clamp(1 - waited / sending, 0.0, 1.0) : 0.0);
+    if (!options_.execution.on_device) {
+      const double sending = alone[alone.size() / 2], waited = traffic.waited / steps;
+      json_.key("sending_ms").value(sending * 1e3).key("waited_ms").value(waited * 1e3);
+      json_.key("hidden").value(sending > 0 ? std::clamp(1 - waited / sending, 0.0, 1.0) : 0.0);
+    }
   }
   json_.key("runs")
       .value(timings.count())
@@ -1321,7 +1326,7 @@ int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults
   Ranks* ranks = nullptr;
   const auto fail = [&](const std::exception& error, int status) {
     std::fflush(stdout);
-    if (ranks != nullptr) return ranks->fail(error.what(), status);
+    if (ranks != nullptr) return ranks->fail(error, status);
     std::fprintf(stderr, "error: %s\n", error.what());
     return status;
   };

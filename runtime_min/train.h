@@ -144,6 +144,8 @@ class TrainableModel {
   virtual void start(int threads) = 0;
   /// Called after start(), of a model on a device alone: whether it records its calls as a CUDA graph, as it does.
   virtual void use_cuda_graph(bool /* on */) {}
+  /// How many devices there are for it.
+  virtual int devices() const { return 1; }
   /// Parameters and buffers, in the weights file and in checkpoints. The memory stays where it is.
   virtual std::vector<Variable> weights() = 0;
   /// Optimizer state, in checkpoints only; all zero bits in a new run.

@@ -30,7 +30,7 @@ class AllRanks final : public runtime::InferenceRanks {
   void set_time_limit(double seconds) override { ranks_.set_time_limit(seconds); }
   void broadcast(void* data, std::size_t bytes) override { ranks_.broadcast(data, bytes); }
   void require_same(const char* what, const std::string& text) override { ranks_.require_same(what, text); }
-  int fail(const std::string& text, int status) override { return ranks_.fail(text, status); }
+  int fail(const std::exception& error, int status) override { return ranks_.fail(error, status); }
 
  private:
   runtime::Ranks& ranks_ = runtime::Ranks::all();
