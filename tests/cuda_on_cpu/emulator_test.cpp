@@ -541,6 +541,97 @@ TEST_F(CudaOnCpuGraphs, RefuseWhatIsNoWorkOnAStream) {
   ASSERT_EQ(cudaFreeHost(pinned), cudaSuccess);
 }
 
+/// A second stream that forks from the first and joins it, as messages between devices do.
+TEST_F(CudaOnCpuGraphs, MayHaveStreamsThatForkAndJoin) {
+  cudaStream_t beside = nullptr;
+  cudaEvent_t forks = nullptr, joins = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaEventCreateWithFlags(&forks, cudaEventDisableTiming), cudaSuccess);
+  ASSERT_EQ(cudaEventCreateWithFlags(&joins, cudaEventDisableTiming), cudaSuccess);
+  OnDevice<int> data(std::vector<int>(64, 1)), other(std::vector<int>(64, 5));
+  cudaDeviceSynchronize();
+  // data += other, beside: other += data, data += other
+  const auto calls = [&](bool is_joined) {
+    add_on(stream_, data.get(), other.get());
+    EXPECT_EQ(cudaEventRecord(forks, stream_), cudaSuccess);
+    EXPECT_EQ(cudaStreamWaitEvent(beside, forks), cudaSuccess);
+    add_on(beside, other.get(), data.get());
+    EXPECT_EQ(cudaEventRecord(joins, beside), cudaSuccess);
+    if (!is_joined) return;
+    EXPECT_EQ(cudaStreamWaitEvent(stream_, joins), cudaSuccess);
+    add_on(stream_, data.get(), other.get());
+  };
+  const cudaGraphExec_t graph = recorded([&] { calls(true); });
+  EXPECT_EQ(data.host()[63], 1) << "recording does nothing";
+  for (const auto& order : cuda_on_cpu::orders()) {
+    cuda_on_cpu::set_order(order);
+    int x = 1, y = 5;
+    ASSERT_EQ(cudaMemcpy(data.get(), std::vector<int>(64, x).data(), 64 * sizeof(int), cudaMemcpyHostToDevice),
+              cudaSuccess);
+    ASSERT_EQ(cudaMemcpy(other.get(), std::vector<int>(64, y).data(), 64 * sizeof(int), cudaMemcpyHostToDevice),
+              cudaSuccess);
+    cudaDeviceSynchronize();
+    for (int launch = 0; launch < 3; ++launch) {
+      ASSERT_EQ(cudaGraphLaunch(graph, stream_), cudaSuccess);
+      x += y, y += x, x += y;
+    }
+    ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    EXPECT_EQ(data.host()[63], x);
+    EXPECT_EQ(other.host()[63], y);
+  }
+  cuda_on_cpu::set_order({});
+  // A fork that never comes back; and events that are no part of the recording, or are part of one that is over.
+  const auto expect_error = [](cudaError_t got, cudaError_t expected) {
+    EXPECT_EQ(got, expected);
+    EXPECT_EQ(cudaGetLastError(), expected);
+  };
+  cudaGraph_t none = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  calls(false);
+  expect_error(cudaStreamEndCapture(stream_, &none), cudaErrorStreamCaptureUnjoined);
+  EXPECT_EQ(none, nullptr);
+  EXPECT_MENTIONS(failure([&] { cudaStreamWaitEvent(stream_, joins); }),
+                  "the event is part of a graph that has been recorded");
+  ASSERT_EQ(cudaEventRecord(forks, beside), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  expect_error(cudaStreamWaitEvent(stream_, forks), cudaErrorStreamCaptureIsolation);
+  ASSERT_EQ(cudaStreamEndCapture(stream_, &none), cudaSuccess);
+  ASSERT_EQ(cudaGraphDestroy(none), cudaSuccess);
+  cudaDeviceSynchronize();
+  ASSERT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+  ASSERT_EQ(cudaEventDestroy(forks), cudaSuccess);
+  ASSERT_EQ(cudaEventDestroy(joins), cudaSuccess);
+  ASSERT_EQ(cudaStreamDestroy(beside), cudaSuccess);
+}
+
+/// Work that waits for another process is tried again; whoever only looks goes on meanwhile.
+TEST_F(CudaOnCpuGraphs, StreamsAndEventsSayWhetherTheyHaveCome) {
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
+  const auto expect_not_ready = [](cudaError_t got) {
+    EXPECT_EQ(got, cudaErrorNotReady);
+    EXPECT_EQ(cudaGetLastError(), cudaErrorNotReady);
+  };
+  EXPECT_EQ(cudaStreamQuery(stream_), cudaSuccess) << "it was given nothing";
+  EXPECT_MENTIONS(failure([&] { (void)cudaEventQuery(event); }), "the event was never recorded");
+  int tries = 0;
+  OnDevice<int> data(std::vector<int>(64, 1)), by(std::vector<int>(64, 2));
+  cudaDeviceSynchronize();
+  cuda_on_cpu::enqueue_attempt("wait", [&] { return ++tries >= 3; }, stream_);
+  add_on(stream_, data.get(), by.get());
+  ASSERT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
+  expect_not_ready(cudaStreamQuery(stream_));
+  expect_not_ready(cudaEventQuery(event));
+  EXPECT_EQ(cudaEventQuery(event), cudaSuccess);
+  EXPECT_EQ(cudaStreamQuery(stream_), cudaSuccess);
+  EXPECT_EQ(data.host()[63], 3);
+  tries = -5;
+  cuda_on_cpu::enqueue_attempt("wait", [&] { return ++tries >= 3; }, stream_);
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_EQ(tries, 3);
+  ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
+}
+
 TEST_F(CudaOnCpuGraphs, WhatIsWrongIsReported) {
   const auto expect_error = [](cudaError_t got, cudaError_t expected) {
     EXPECT_EQ(got, expected);

@@ -34,7 +34,7 @@ namespace {
 
 struct Work {
   const char* name;
-  std::function<void()> run;
+  Attempt run;
   const CUstream_st* stream;
   std::uint64_t number = 0;  ///< from 1, in the order in which it was given
   std::uint64_t after = 0;   ///< the work of another stream that it waits for; 0: none
@@ -72,15 +72,16 @@ class Device {
   char fault_message[256] = {};
   struct sigaction previous_segv{};
 
-  /// Runs what a stream was given, or one piece of work, and what had to come before it; nothing else.
-  void run(const CUstream_st& stream) { run(&stream, 0); }
-  void run_to(std::uint64_t number) { run(nullptr, number); }
+  /// Runs what a stream was given, or one piece of work, and what had to come before it; nothing else. Whether it is
+  /// done, which it may not be where nobody waits.
+  bool run(const CUstream_st& stream, bool waits) { return run(&stream, 0, waits); }
+  bool run_to(std::uint64_t number, bool waits) { return run(nullptr, number, waits); }
   void run_all();
   std::uint64_t given = 0;  ///< pieces of work so far
 
  private:
-  void run(const CUstream_st* stream, std::uint64_t number);
-  void run(std::vector<Work> work);
+  bool run(const CUstream_st* stream, std::uint64_t number, bool waits);
+  bool run(std::vector<Work> work, bool waits);
   std::mt19937_64 random_{1};
   Device();
 };
@@ -194,7 +195,7 @@ Device::Device() {
   sigaction(SIGSEGV, &action, &previous_segv);
 }
 
-void Device::run(const CUstream_st* stream, std::uint64_t number) {
+bool Device::run(const CUstream_st* stream, std::uint64_t number, bool waits) {
   // Backwards: due is what was asked for, and what comes before something that is due.
   std::vector<const CUstream_st*> later;
   std::set<std::uint64_t> awaited = {number};
@@ -216,7 +217,7 @@ void Device::run(const CUstream_st* stream, std::uint64_t number) {
   }
   queue = std::move(left);
   std::reverse(due.begin(), due.end());
-  run(std::move(due));
+  return run(std::move(due), waits);
 }
 
 void Device::run_all() {
@@ -248,14 +249,28 @@ void Device::run_all() {
       own.pop_front();
       break;
     }
-  run(std::move(work));
+  run(std::move(work), true);
 }
 
-void Device::run(std::vector<Work> work) {
-  if (work.empty()) return;
+bool Device::run(std::vector<Work> work, bool waits) {
+  if (work.empty()) return true;
   memory.open();
   try {
-    for (const Work& each : work) each.run();
+    for (std::size_t w = 0; w < work.size(); ++w)
+      while (!work[w].run()) {
+        if (waits) {
+          usleep(50);
+          continue;
+        }
+        std::deque<Work> all;
+        const auto is_before = [](const Work& a, const Work& b) { return a.number < b.number; };
+        std::merge(std::make_move_iterator(work.begin() + static_cast<std::ptrdiff_t>(w)),
+                   std::make_move_iterator(work.end()), std::make_move_iterator(queue.begin()),
+                   std::make_move_iterator(queue.end()), std::back_inserter(all), is_before);
+        queue = std::move(all);
+        memory.close();
+        return false;
+      }
   } catch (...) {
     queue.clear();  // after a fault nothing more runs
     try {
@@ -265,6 +280,7 @@ void Device::run(std::vector<Work> work) {
     throw;
   }
   memory.close();
+  return true;
 }
 
 thread_local int current = 0;
@@ -398,15 +414,24 @@ void enqueue_launch(Launch launch, CUstream_st* stream) {
 }
 
 std::uint64_t enqueue(const char* name, std::function<void()> work, CUstream_st* stream, std::uint64_t after) {
+  const auto once = [work = std::move(work)] {
+    work();
+    return true;
+  };
+  return enqueue_attempt(name, once, stream, after);
+}
+
+std::uint64_t enqueue_attempt(const char* name, Attempt work, CUstream_st* stream, std::uint64_t after) {
   Device& device = Device::instance();
   const std::lock_guard lock(device.mutex);
   const CUstream_st* target = existing(stream);
   if (target->is_default && device.default_stream_is_refused)
     throw Failure(std::string(name) + ": work on the default stream, which waits for no stream that is non-blocking");
-  if (target->recording != nullptr) {
-    if (after != 0) throw Failure(std::string(name) + " while its stream records a graph: that is not emulated");
-    target->recording->push_back({name, std::move(work)});
-    return 0;
+  if (Recording* const recording = target->recording.get(); recording != nullptr) {
+    const auto own = std::find(recording->streams.begin(), recording->streams.end(), target);
+    recording->work.push_back(
+        {name, std::move(work), static_cast<std::size_t>(own - recording->streams.begin()), after});
+    return recording->work.size();
   }
   device.queue.push_back({name, std::move(work), target, ++device.given, after});
   return device.given;
@@ -436,14 +461,28 @@ void synchronize(CUstream_st* stream) {
   refuse_while_recording("a wait for a stream");
   Device& device = Device::instance();
   const std::lock_guard lock(device.mutex);
-  device.run(*existing(stream));
+  device.run(*existing(stream), true);
 }
 
 void synchronize_to(std::uint64_t work) {
   refuse_while_recording("a wait for an event");
   Device& device = Device::instance();
   const std::lock_guard lock(device.mutex);
-  device.run_to(work);
+  device.run_to(work, true);
+}
+
+bool advance(CUstream_st* stream) {
+  refuse_while_recording("a look at a stream");
+  Device& device = Device::instance();
+  const std::lock_guard lock(device.mutex);
+  return device.run(*existing(stream), false);
+}
+
+bool advance_to(std::uint64_t work) {
+  refuse_while_recording("a look at an event");
+  Device& device = Device::instance();
+  const std::lock_guard lock(device.mutex);
+  return device.run_to(work, false);
 }
 
 void* allocate(std::size_t bytes) {

@@ -13,7 +13,8 @@ struct CUevent_st {
   double passed = 0;  ///< cuda_on_cpu::passed_time()
   cudaStream_t stream = nullptr;
   bool recorded = false, happened = false;
-  std::uint64_t work = 0;  ///< the last record of it
+  std::uint64_t work = 0;                             ///< the last record of it
+  std::shared_ptr<cuda_on_cpu::Recording> recording;  ///< that the last record of it is part of
 };
 
 using cuda_on_cpu::returned;
@@ -70,6 +71,10 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorNotReady";
     case cudaErrorStreamCaptureInvalidated:
       return "cudaErrorStreamCaptureInvalidated";
+    case cudaErrorStreamCaptureUnjoined:
+      return "cudaErrorStreamCaptureUnjoined";
+    case cudaErrorStreamCaptureIsolation:
+      return "cudaErrorStreamCaptureIsolation";
   }
   return "unrecognized error code";
 }
@@ -100,6 +105,10 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "device not ready";
     case cudaErrorStreamCaptureInvalidated:
       return "operation failed due to a previous error during capture";
+    case cudaErrorStreamCaptureUnjoined:
+      return "capturing stream has unjoined work";
+    case cudaErrorStreamCaptureIsolation:
+      return "dependency created on uncaptured work in another stream";
   }
   return "unrecognized error code";
 }
@@ -160,6 +169,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return cudaSuccess;
 }
 
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  require_acknowledged();
+  return returned(cuda_on_cpu::advance(stream) ? cudaSuccess : cudaErrorNotReady, "cudaStreamQuery");
+}
+
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   cuda_on_cpu::count_descriptor();
   *event = new CUevent_st;
@@ -175,8 +189,13 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   event->stream = cuda_on_cpu::existing(stream);
-  event->recorded = true;
+  event->recording = event->stream->recording;
+  event->recorded = event->recording == nullptr;
   event->happened = false;
+  if (event->recording != nullptr) {
+    event->work = cuda_on_cpu::enqueue("cudaEventRecord", [] {}, stream);
+    return cudaSuccess;
+  }
   const auto own = std::make_shared<std::uint64_t>(0);
   const auto record = [event, own] {
     if (*own != event->work) return;  // it was recorded anew
@@ -190,7 +209,20 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
   if (flags != 0) return returned(cudaErrorInvalidValue, "cudaStreamWaitEvent");
-  if (!event->recorded) throw cuda_on_cpu::Failure("cudaStreamWaitEvent: the event was never recorded");
+  CUstream_st& target = *cuda_on_cpu::existing(stream);
+  if (event->recording != nullptr && !event->recording->ended) {
+    // A stream that comes to wait for what is recorded is part of the recording.
+    if (target.recording == nullptr && !target.is_default) {
+      target.recording = event->recording;
+      event->recording->streams.push_back(&target);
+    }
+  } else if (!event->recorded) {
+    throw cuda_on_cpu::Failure(event->recording != nullptr
+                                   ? "cudaStreamWaitEvent: the event is part of a graph that has been recorded"
+                                   : "cudaStreamWaitEvent: the event was never recorded");
+  }
+  if (target.recording != (event->recorded ? nullptr : event->recording))
+    return returned(cudaErrorStreamCaptureIsolation, "cudaStreamWaitEvent");
   cuda_on_cpu::enqueue("cudaStreamWaitEvent", [] {}, stream, event->work);
   return cudaSuccess;
 }
@@ -200,6 +232,13 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (!event->recorded) throw cuda_on_cpu::Failure("cudaEventSynchronize: the event was never recorded");
   if (!event->happened) cuda_on_cpu::synchronize_to(event->work);
   return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  require_acknowledged();
+  if (!event->recorded) throw cuda_on_cpu::Failure("cudaEventQuery: the event was never recorded");
+  const bool happened = event->happened || cuda_on_cpu::advance_to(event->work);
+  return returned(happened ? cudaSuccess : cudaErrorNotReady, "cudaEventQuery");
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {

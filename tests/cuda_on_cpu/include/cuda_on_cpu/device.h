@@ -25,7 +25,8 @@
 //   - a stream or a graph that was destroyed, and an event that is waited for and was never recorded;
 //   - an error that a call returned and nobody acknowledged with cudaGetLastError() before the next synchronisation;
 //   - work on the default stream, where CUDA_ON_CPU_DEFAULT_STREAM=refuse is in the environment;
-//   - memory taken or given back, a wait, or a copy from or to pageable memory while the thread records a graph.
+//   - memory taken or given back, a wait, or a copy from or to pageable memory while the thread records a graph;
+//   - a stream that waits for an event of a recording that it is no part of, or has joined one and never comes back;
 //   - arguments of cuBLASLt that the library refuses (by its status; stderr says why), or with which it would do what
 //   is not seen: what is destroyed, another device's handle, results upon operands, a workspace that is too small;
 //   - what cudaMemcpyAsync copies from the host, and the host has changed before the stream had come to it;
@@ -51,16 +52,31 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+struct CUstream_st;
+
 namespace cuda_on_cpu {
+
+/// Work, which is tried again while it says that it is not done: what it waits for is no work of this process.
+using Attempt = std::function<bool()>;
 
 /// What a stream was given while it recorded, with its name for diagnostics.
 struct RecordedWork {
   const char* name;
-  std::function<void()> run;
+  Attempt run;
+  std::size_t stream;     ///< its place among those that record
+  std::size_t after = 0;  ///< the work of another stream that it waits for, by its place from 1; 0: none
+};
+
+/// A graph that is being recorded: by the stream that began it, and those that have come to wait for it since.
+struct Recording {
+  std::vector<CUstream_st*> streams;
+  std::vector<RecordedWork> work;
+  bool ended = false;
 };
 
 }  // namespace cuda_on_cpu
@@ -70,7 +86,7 @@ struct CUstream_st {
   int device = 0;
   bool blocking = true;  ///< waits for the default stream of its device, which waits for it
   bool is_default = false, destroyed = false;
-  std::vector<cuda_on_cpu::RecordedWork>* recording = nullptr;  ///< where work goes while a graph is recorded
+  std::shared_ptr<cuda_on_cpu::Recording> recording = nullptr;  ///< where work goes while a graph is recorded
 };
 
 namespace cuda_on_cpu {
@@ -167,8 +183,10 @@ void enqueue_launch(Launch launch, CUstream_st* stream);
 /// (tests/cuda_jit). `touch`: a function of it that uses a thread_local variable.
 void add_kernel_library(const std::string& path, void (*touch)());
 /// Any other work on a stream, nullptr being the current device's default one; `name` for diagnostics. It waits for the
-/// work that has the number `after`, of whatever stream. Returns its own number, from 1; 0 of what is recorded.
+/// work that has the number `after`, of whatever stream. Returns its own number, from 1.
+/// While the stream records both are places in the recording, from 1.
 std::uint64_t enqueue(const char* name, std::function<void()> work, CUstream_st* stream, std::uint64_t after = 0);
+std::uint64_t enqueue_attempt(const char* name, Attempt work, CUstream_st* stream, std::uint64_t after = 0);
 /// Failure, while this thread records a graph: what `call` does is no work on a stream. What it records is spoilt.
 void refuse_while_recording(const char* call);
 void begin_recording();
@@ -181,6 +199,9 @@ void synchronize();
 void synchronize(CUstream_st* stream);
 /// Runs the work that has this number, and what had to come before it.
 void synchronize_to(std::uint64_t work);
+/// The same as far as it can be done now; whether that is all.
+bool advance(CUstream_st* stream);
+bool advance_to(std::uint64_t work);
 /// The stream, or the current device's default one for nullptr. Failure when it was destroyed.
 CUstream_st* existing(CUstream_st* stream);
 
