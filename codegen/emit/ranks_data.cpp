@@ -79,8 +79,9 @@ void describe_ranks(const ir::Graph& graph, const EmitOptions& options, ProjectN
     names.tensor_bytes = ir::bytes_sent(graph);
     style.api_headers.emplace_back("kernels/cpu/team.h");
   }
-  if (data_parallel) style.api_headers.emplace_back("kernels/cpu/collectives.h");
-  if (data_parallel || names.tensor_ranks > 1)
+  if (data_parallel)
+    style.api_headers.insert(style.api_headers.end(), style.rank_headers.begin(), style.rank_headers.end());
+  else if (names.tensor_ranks > 1)
     style.api_headers.insert(style.api_headers.end(), {"runtime/collectives.h", "runtime/ranks.h"});
   if (data_parallel) {
     names.data_parallel = names.has_ranks = true;

@@ -47,6 +47,7 @@ struct TargetStyle {
   std::string device_type = "";                    ///< of model_api.*, as runtime_min/session.h has it
   std::vector<std::string> api_headers = {};       ///< what declares it
   std::vector<std::string> training_headers = {};  ///< the same, of what trains alone
+  std::vector<std::string> rank_headers = {};      ///< and of what several ranks may train together
   std::string predictions_header = "";             ///< the file of the largest score of a row; empty: scores are read
   std::vector<std::string> words = {};             ///< that its text has of kernels/ beside calls and types
   std::vector<TargetLibrary> libraries = {};       ///< in the order of linking

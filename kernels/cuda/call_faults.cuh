@@ -126,12 +126,14 @@ class CallFaults {
   }
   call_fault* fault() const { return static_cast<call_fault*>(fault_.data()); }
 
-  /// Waits for the stream; index_error or value_error where something was found, which is then forgotten.
-  void require_none(cudaStream_t stream) {
+  /// Waits for the context's stream; index_error or value_error where something was found, which is then forgotten.
+  void require_none(const CudaContext& context) {
+    // A copy to such memory is waited for by whoever asks for it, with no look at the other ranks.
+    if (context.collectives() != nullptr) context.synchronize();
     call_fault found{};
-    fetch(&found, stream);
-    GRAVEN_CUDA(cudaStreamSynchronize(stream));
-    if (found.call != 0) fail(found, stream);
+    fetch(&found, context.stream());
+    context.synchronize();
+    if (found.call != 0) fail(found, context.stream());
   }
   /// Copies it to memory of the host when the stream comes to it.
   void fetch(void* to, cudaStream_t stream) const {
@@ -187,7 +189,7 @@ inline const call_fault* fault_of_calls(const CudaContext& context) {
 /// Waits for the stream; index_error or value_error where a call found a number out of range since the last time.
 inline void finish_calls(const CudaContext& context) {
   if (CallFaults* const faults = context.find_library<CallFaults>())
-    faults->require_none(context.stream());
+    faults->require_none(context);
   else
     context.synchronize();
 }

@@ -4,7 +4,8 @@
 //   // the host's arrays of device pointers
 //   clip_factor(context, clip_factor_config{.max_norm = 1}, factor, count, xs, sizes);
 //
-// Terms are added up in double, by piece and then piece after piece: the same bits on every run.
+// Terms are added up in double, by piece and then piece after piece, and with `over_ranks` rank after rank, whose sums
+// come together first: the same bits on every run, and on all ranks.
 #pragma once
 
 #include "../config/clip_factor.h"
@@ -51,6 +52,15 @@ __global__ void __launch_bounds__(kBlock) clip_terms_kernel(tensor_list<const T,
   if (threadIdx.x == 0) sums[blockIdx.x] = own;
 }
 
+/// One block: this rank's.
+template <class Op>
+__global__ void clip_join_kernel(std::int64_t count, const double* sums, double* own) {
+  double sum = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) sum = Op::join(sum, sums[i]);
+  sum = block_reduce<Op>(sum);
+  if (threadIdx.x == 0) *own = sum;
+}
+
 /// One block.
 template <class Op, class T>
 __global__ void clip_factor_kernel(clip_factor_config config, std::int64_t count, const double* sums, T* factor) {
@@ -75,14 +85,25 @@ void clip_factor_of(CudaContext& context, const clip_factor_config& config, T* f
   const std::int64_t piece_size = tensor_piece_size(count, sizes, kClipPieces);
   std::int64_t all = 0;
   for (std::int64_t t = 0; t < count; ++t) all += (sizes[t] + piece_size - 1) / piece_size;
-  double* const sums = static_cast<double*>(context.workspace(static_cast<std::size_t>(all) * sizeof(double)));
+  Collectives* const ranks = config.over_ranks ? context.collectives() : nullptr;
+  const std::int64_t of_ranks = ranks != nullptr ? 1 + ranks->size() : 0;
+  double* const sums =
+      static_cast<double*>(context.workspace(static_cast<std::size_t>(all + of_ranks) * sizeof(double)));
   double* next = sums;
   using List = tensor_list<const T, 1>;
   for_each_list<const T, 1>(count, {xs}, sizes, kClipPieces, [&](const List& list, const LaunchShape& shape) {
     launch(context, "clip_terms", &clip_terms_kernel<Op, Term, T>, shape, list, term, next);
     next += list.pieces;
   });
-  launch(context, "clip_factor", &clip_factor_kernel<Op, T>, launch_shape(1, kBlock), config, all, sums, factor);
+  double* joined = sums;
+  if (ranks != nullptr) {
+    double* const own = sums + all;
+    launch(context, "clip_join", &clip_join_kernel<Op>, launch_shape(1, kBlock), all, sums, own);
+    joined = own + 1;
+    all = ranks->size();
+    if (!context.rehearses()) ranks->gather_numbers(joined, own, 1);
+  }
+  launch(context, "clip_factor", &clip_factor_kernel<Op, T>, launch_shape(1, kBlock), config, all, joined, factor);
 }
 
 }  // namespace detail

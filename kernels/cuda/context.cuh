@@ -22,6 +22,7 @@
 
 #ifndef __CUDACC_RTC__
 #include "../config/calls.h"
+#include "collectives.cuh"
 
 #include <cuda_runtime.h>
 
@@ -181,7 +182,18 @@ class CudaContext {
     synchronize();
     stream_ = stream != nullptr ? stream : own_stream_;
   }
-  void synchronize() const { GRAVEN_CUDA(cudaStreamSynchronize(stream_)); }
+  void synchronize() const {
+    if (collectives_ != nullptr) return collectives_->wait(stream_);
+    GRAVEN_CUDA(cudaStreamSynchronize(stream_));
+  }
+  /// Until an event of its stream has come.
+  void wait(cudaEvent_t event) const {
+    if (collectives_ != nullptr) return collectives_->wait(event);
+    GRAVEN_CUDA(cudaEventSynchronize(event));
+  }
+  /// The other ranks; nullptr: there is one.
+  Collectives* collectives() const { return collectives_; }
+  void set_collectives(Collectives* collectives) { collectives_ = collectives; }
 
   /// `bytes` of device memory for use by the next kernel or library call on the stream alone; 256-byte aligned. It
   /// grows, waiting for the stream, when a call asks for more than all before it and all that were rehearsed.
@@ -259,6 +271,7 @@ class CudaContext {
   bool rehearses_ = false, records_ = true;
   int workspace_version_ = 0;
   CallListener* listener_ = nullptr;
+  Collectives* collectives_ = nullptr;
   std::shared_ptr<void> libraries_[kLibraries];
 };
 

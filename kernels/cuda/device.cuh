@@ -38,6 +38,13 @@ class CudaDevice {
   /// Device `number`, wherever the thread's current one is.
   explicit CudaDevice(int number) : CudaDevice(Guard(number)) {}
 
+  /// How many there are.
+  static int count() {
+    int devices = 0;
+    GRAVEN_CUDA(cudaGetDeviceCount(&devices));
+    return devices;
+  }
+
   int number() const { return context_.device(); }
   CudaContext& execution() { return context_; }
   /// Waits for what it was given; an error where a number in the data was out of range.

@@ -40,7 +40,7 @@ template <class T>
 __global__ void finite_step_kernel(std::int64_t count, const T* others, const std::int64_t* step, std::int64_t* number,
                                    std::int64_t* skipped, const call_fault* fault) {
   T any = 0;
-  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) any |= others[i];
+  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) any = any > others[i] ? any : others[i];
   any = block_reduce<maximum_of>(any);
   if (threadIdx.x != 0) return;
   if (has_fault(fault)) {
@@ -48,7 +48,16 @@ __global__ void finite_step_kernel(std::int64_t count, const T* others, const st
     return;
   }
   *number = any == 0 ? *step - *skipped : 0;
-  *skipped += any;
+  *skipped += any == 0 ? 0 : 1;
+}
+
+/// One block: 1 where this rank has found one.
+template <class T>
+__global__ void join_others_kernel(std::int64_t count, const int* others, T* own) {
+  int any = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) any |= others[i];
+  any = block_reduce<maximum_of>(any);
+  if (threadIdx.x == 0) *own = static_cast<T>(any);
 }
 
 /// One thread. A launch for each step: `last` says whether all of them were looked at.
@@ -74,20 +83,32 @@ __global__ void update_loss_scale_kernel(update_loss_scale_config config, bool f
 #ifndef __CUDACC_RTC__
 
 template <class T>
-void finite_step(CudaContext& context, const finite_step_config&, std::int64_t* number, std::int64_t count,
+void finite_step(CudaContext& context, const finite_step_config& config, std::int64_t* number, std::int64_t count,
                  const T* const* xs, const std::int64_t* sizes, const std::int64_t* step, std::int64_t* skipped) {
   const std::int64_t piece_size = tensor_piece_size(count, sizes, kFinitePieces);
   std::int64_t all = 0;
   for (std::int64_t t = 0; t < count; ++t) all += (sizes[t] + piece_size - 1) / piece_size;
-  int* const others = static_cast<int*>(context.workspace(static_cast<std::size_t>(all) * sizeof(int)));
+  Collectives* const ranks = config.over_ranks ? context.collectives() : nullptr;
+  const std::size_t of_ranks = ranks != nullptr ? 1 + static_cast<std::size_t>(ranks->size()) : 0;
+  // What ranks give each other stands in front.
+  double* const numbers =
+      static_cast<double*>(context.workspace(of_ranks * sizeof(double) + static_cast<std::size_t>(all) * sizeof(int)));
+  int* const others = reinterpret_cast<int*>(numbers + of_ranks);
   int* next = others;
   using List = tensor_list<const T, 1>;
   for_each_list<const T, 1>(count, {xs}, sizes, kFinitePieces, [&](const List& list, const LaunchShape& shape) {
     launch(context, "find_others", &find_others_kernel<T>, shape, list, next);
     next += list.pieces;
   });
-  launch(context, "finite_step", &finite_step_kernel<int>, launch_shape(1, kBlock), all, others, step, number, skipped,
-         fault_of_calls(context));
+  if (ranks == nullptr) {
+    launch(context, "finite_step", &finite_step_kernel<int>, launch_shape(1, kBlock), all, others, step, number,
+           skipped, fault_of_calls(context));
+    return;
+  }
+  launch(context, "join_others", &join_others_kernel<double>, launch_shape(1, kBlock), all, others, numbers);
+  if (!context.rehearses()) ranks->gather_numbers(numbers + 1, numbers, 1);
+  launch(context, "finite_step", &finite_step_kernel<double>, launch_shape(1, kBlock),
+         static_cast<std::int64_t>(ranks->size()), numbers + 1, step, number, skipped, fault_of_calls(context));
 }
 
 inline void update_loss_scale(CudaContext& context, const update_loss_scale_config& config, std::int64_t count,

@@ -39,10 +39,17 @@ class RecordedCalls {
       context.synchronize();
       GRAVEN_CUDA(cudaGraphExecDestroy(std::exchange(recorded.executable, nullptr)));
     }
+    Collectives* const ranks = context.collectives();
     if (recorded.executable == nullptr) {
+      const SentByRank before = ranks != nullptr ? ranks->take_sent() : SentByRank{};
       recorded.executable = record(context, calls);
       recorded.workspace_version = context.workspace_version();
+      if (ranks != nullptr) {
+        recorded.sent = ranks->take_sent();
+        ranks->add_sent(before);
+      }
     }
+    if (ranks != nullptr) ranks->add_sent(recorded.sent);
     GRAVEN_CUDA(cudaGraphLaunch(recorded.executable, context.stream()));
   }
 
@@ -58,6 +65,7 @@ class RecordedCalls {
   struct Recorded {
     cudaGraphExec_t executable = nullptr;
     int workspace_version = 0;
+    SentByRank sent;  ///< by each launch
   };
 
   /// A graph that is being recorded or has been, destroyed in the end whatever happens.

@@ -92,7 +92,7 @@ class StepsAhead {
   const char* finish() {
     if (under_way_ == 0) throw std::runtime_error("finish_step: expected a step under way, found none");
     Slot& slot = slots_[first_];
-    GRAVEN_CUDA(cudaEventSynchronize(slot.done.get()));
+    context_.wait(slot.done.get());
     first_ = (first_ + 1) % most;
     --under_way_;
     if (CallFaults* const faults = context_.find_library<CallFaults>()) {

@@ -12,7 +12,9 @@
 // Parameters, gradients and states are read once, and parameters and states written once, 16 bytes at a time: of adam
 // 28 bytes a float. With norms they are read twice, and the states written twice.
 //
-// Squares are added up in double, by piece and then piece after piece: the same bits on every run.
+// Squares are added up in double, by piece and then piece after piece: the same bits on every run. Of
+// update_parameters_with_norms<over_ranks<lamb>> each rank has its shards of the tensors alone, and their squares are
+// added up rank after rank.
 #pragma once
 
 #include "../config/update.h"
@@ -28,6 +30,12 @@ namespace graven::kernels {
 
 /// Pieces that all tensors are cut into; with norms each block adds up those of its tensor.
 inline constexpr std::int64_t kUpdatePieces = 4096, kNormPieces = 1024;
+
+/// A rule whose norms are of tensors of which each rank has its shard.
+template <class Rule>
+struct over_ranks : Rule {
+  static constexpr bool is_over_ranks = true;
+};
 
 /// Times one is exact.
 template <class T>
@@ -112,16 +120,37 @@ __global__ void __launch_bounds__(kBlock)
   (void)states;
 }
 
+/// A block for each tensor: own [tensors, norms], the sums of its pieces.
+template <int Norms, class List>
+__global__ void __launch_bounds__(kBlock) join_norms_kernel(List list, const double* sums, double* own) {
+  const int tensor = static_cast<int>(blockIdx.x);
+  for (int norm = 0; norm < Norms; ++norm) {
+    double sum = 0;
+    for (std::uint32_t of = list.first_piece[tensor] + threadIdx.x; of < list.end_piece(tensor); of += kBlock)
+      sum += sums[Norms * static_cast<std::int64_t>(of) + norm];
+    sum = block_reduce<sum_of>(sum);
+    if (threadIdx.x == 0) own[Norms * tensor + norm] = sum;
+  }
+}
+
+/// sums [pieces, norms], or with `ranks` [ranks, tensors, norms].
 template <class Rule, class T, class Config, int... S>
 __global__ void __launch_bounds__(kBlock)
     update_with_norms_kernel(tensor_list<T, 2 + sizeof...(S)> list, Config config, const double* lr,
-                             const std::int64_t* step, const T* factor, const call_fault* fault, const double* sums) {
+                             const std::int64_t* step, const T* factor, const call_fault* fault, const double* sums,
+                             int ranks) {
   if (!updates(step, fault)) return;
   const tensor_piece piece(list);
   const std::uint32_t end = list.end_piece(piece.tensor);
   double norms[Rule::norms] = {};
   for (int norm = 0; norm < Rule::norms; ++norm) {
     double sum = 0;
+    if (ranks > 0) {
+      for (int rank = 0; rank < ranks; ++rank)
+        sum += sums[Rule::norms * (static_cast<std::int64_t>(rank) * list.tensors + piece.tensor) + norm];
+      norms[norm] = math::sqrt(sum);
+      continue;
+    }
     for (std::uint32_t of = list.first_piece[piece.tensor] + threadIdx.x; of < end; of += kBlock)
       sum += sums[Rule::norms * static_cast<std::int64_t>(of) + norm];
     norms[norm] = math::sqrt(block_reduce<sum_of>(sum));
@@ -148,12 +177,26 @@ void update_lists(CudaContext& context, const Config& config, std::int64_t count
       count, {params, const_cast<T* const*>(grads), states...}, sizes, has_norms ? kNormPieces : kUpdatePieces,
       [&](const List& list, const LaunchShape& shape) {
         if constexpr (has_norms) {
-          double* sums =
-              static_cast<double*>(context.workspace(std::size_t{Rule::norms} * list.pieces * sizeof(double)));
+          Collectives* ranks = nullptr;
+          if constexpr (requires { Rule::is_over_ranks; }) ranks = context.collectives();
+          const int others = ranks != nullptr ? ranks->size() : 0;
+          // Of the pieces, and with ranks of this one's tensors and of all ranks'.
+          const std::size_t numbers = std::size_t{Rule::norms} * list.tensors,
+                            of_ranks = ranks != nullptr ? numbers * (1 + static_cast<std::size_t>(others)) : 0;
+          double* sums = static_cast<double*>(
+              context.workspace((std::size_t{Rule::norms} * list.pieces + of_ranks) * sizeof(double)));
           launch(context, "measure", &measure_kernel<Rule, T, Config, S...>, shape, list, config, lr, step, factor,
                  fault, sums);
+          if (ranks != nullptr) {
+            double* const own = sums + std::size_t{Rule::norms} * list.pieces;
+            launch(context, "join_norms", &join_norms_kernel<Rule::norms, List>,
+                   launch_shape(std::int64_t{list.tensors} * kBlock, kBlock), list, static_cast<const double*>(sums),
+                   own);
+            if (!context.rehearses()) ranks->gather_numbers(own + numbers, own, static_cast<std::int64_t>(numbers));
+            sums = own + numbers;
+          }
           launch(context, "update_parameters_with_norms", &update_with_norms_kernel<Rule, T, Config, S...>, shape, list,
-                 config, lr, step, factor, fault, sums);
+                 config, lr, step, factor, fault, sums, others);
         } else {
           launch(context, "update", &update_kernel<Rule, T, Config, S...>, shape, list, config, lr, step, factor,
                  fault);

@@ -8,7 +8,7 @@ install(FILES weights.safetensors DESTINATION ${CMAKE_INSTALL_DATADIR}/@{ namesp
 {% endif %}
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/@{ namespace }@)
 install(EXPORT @{ namespace }@_targets NAMESPACE @{ namespace }@:: DESTINATION ${package})
-{% if has_ranks %}
+{% if has_ranks and not on_device %}
 set(find_mpi)
 if(GRAVEN_MPI)
   set(find_mpi "set(MPI_CXX_SKIP_MPICXX TRUE)\nfind_dependency(MPI COMPONENTS CXX)\n")
@@ -16,7 +16,7 @@ endif()
 {% endif %}
 file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/@{ namespace }@-config.cmake "include(CMakeFindDependencyMacro)
 find_dependency(Threads)
-{% if has_ranks %}
+{% if has_ranks and not on_device %}
 ${find_mpi}{% endif %}
 {% if on_device %}
 find_dependency(CUDAToolkit)

@@ -136,11 +136,17 @@ const std::vector<Case>& cases() {
         "strided_add_sums_kernel<std::int64_t, float>", "strided_add_in_order_kernel<double>"}},
       {"clip_factor",
        {"clip_terms_kernel<sum_of, clip_power, float>", "clip_terms_kernel<maximum_of, clip_magnitude, double>",
-        "clip_factor_kernel<sum_of, float>"}},
+        "clip_factor_kernel<sum_of, float>", "clip_join_kernel<sum_of>", "clip_join_kernel<maximum_of>"}},
       {"accumulate", {"accumulate_kernel<float>", "accumulate_kernel<double>"}},
+      {"accumulate_shard", {"accumulate_kernel<float>"}},
+      {"all_reduce", {}},
+      {"reduce_scatter", {}},
+      {"all_gather", {}},
+      {"gather_shards", {}},
+      {"nccl", {}},
       {"loss_scale",
        {"find_others_kernel<float>", "find_others_kernel<double>", "finite_step_kernel<int>",
-        "update_loss_scale_kernel<float>"}},
+        "finite_step_kernel<double>", "join_others_kernel<double>", "update_loss_scale_kernel<float>"}},
       {"concat", {"concat_kernel<4, std::int32_t, std::uint32_t>", "concat_kernel<1, std::int64_t, uint4>"}},
       {"pad", {"pad_kernel<4, std::int32_t, std::uint32_t>", "pad_kernel<1, std::int64_t, uint4>"}},
       {"pad_border",
@@ -231,7 +237,9 @@ const std::vector<Case>& cases() {
        {"update_kernel<test::momentum_rule, float, test::momentum_config, 0>",
         "update_kernel<test::plain_rule, double, test::momentum_config>",
         "measure_kernel<test::norms_rule, float, test::momentum_config, 0, 1>",
-        "update_with_norms_kernel<test::norms_rule, double, test::momentum_config, 0, 1>"}},
+        "update_with_norms_kernel<test::norms_rule, double, test::momentum_config, 0, 1>",
+        "update_with_norms_kernel<over_ranks<test::norms_rule>, float, test::momentum_config, 0, 1>",
+        "join_norms_kernel<2, tensor_list<float, 4>>"}},
       {"adafactor",
        {"adafactor_rows_kernel<float>", "adafactor_columns_kernel<double>", "adafactor_means_kernel<float>",
         "adafactor_changes_kernel<float>", "adafactor_apply_kernel<double>"}},
@@ -281,9 +289,9 @@ TEST(CudaCompile, EveryHeaderIsCompiled) {
     bool found = false;
     for (const Case& c : cases()) found = found || name == c.header;
     // Headers of parts, compiled with the kernels that use them.
-    for (const char* part :
-         {"block", "columns", "context", "conv2d_shape", "cublas_lt", "device", "event_clock", "items", "key_sort",
-          "moments", "nvtx_ranges", "recorded_calls", "rows", "scalar_math", "steps_ahead", "tensor_list", "vector"})
+    for (const char* part : {"block", "collectives", "columns", "context", "conv2d_shape", "cublas_lt", "device",
+                             "event_clock", "items", "key_sort", "moments", "nvtx_ranges", "recorded_calls", "rows",
+                             "scalar_math", "steps_ahead", "tensor_list", "vector"})
       found = found || name == part;
     if (!found) missing.push_back(name);
   }

@@ -1,6 +1,9 @@
 // Every CUDA kernel, instantiated: what nvcc compiles in compile_test.cpp. It is not run.
 #include "kernels/cuda/accumulate.cuh"
+#include "kernels/cuda/accumulate_shard.cuh"
 #include "kernels/cuda/adafactor.cuh"
+#include "kernels/cuda/all_gather.cuh"
+#include "kernels/cuda/all_reduce.cuh"
 #include "kernels/cuda/arange.cuh"
 #include "kernels/cuda/batch_norm.cuh"
 #include "kernels/cuda/binary_cross_entropy.cuh"
@@ -11,18 +14,21 @@
 #include "kernels/cuda/cross_entropy.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/fold_batch_norm.cuh"
+#include "kernels/cuda/gather_shards.cuh"
 #include "kernels/cuda/group_norm.cuh"
 #include "kernels/cuda/index.cuh"
 #include "kernels/cuda/layer_norm.cuh"
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/loss_scale.cuh"
 #include "kernels/cuda/matmul.cuh"
+#include "kernels/cuda/nccl.cuh"
 #include "kernels/cuda/pad.cuh"
 #include "kernels/cuda/pad_border.cuh"
 #include "kernels/cuda/pool2d.cuh"
 #include "kernels/cuda/random.cuh"
 #include "kernels/cuda/recurrent.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/reduce_scatter.cuh"
 #include "kernels/cuda/resample.cuh"
 #include "kernels/cuda/scalar_math.cuh"
 #include "kernels/cuda/scan.cuh"
@@ -86,6 +92,11 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   strided_add(context, strided_copy_config{}, y, x);
   clip_factor(context, clip_factor_config{.max_norm = 1}, y, 1, &x, labels);
   accumulate(context, accumulate_config{.n = 16}, y, x, const_labels, const_labels, nullptr);
+  accumulate_shard(context, accumulate_shard_config{.n = 16}, y, x, const_labels, const_labels, nullptr);
+  all_reduce(context, all_reduce_config{.n = 16}, y, const_labels, const_labels);
+  reduce_scatter(context, reduce_scatter_config{.n = 16}, y, const_labels, const_labels);
+  all_gather(context, all_gather_config{.least = 8}, 1, &y, labels);
+  gather_shards(context, gather_shards_config{.n = 16}, y, x);
   finite_step(context, finite_step_config{}, labels, 1, &x, labels, const_labels, labels);
   concat(context, concat_config{}, y, 1, &x, labels);
   pad(context, pad_config{}, y, x);
@@ -159,6 +170,8 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   fold_batch_norm(context, fold_batch_norm_config{}, y, y, x, x, x, x, x, x);
   fold_batch_norm(context, fold_batch_norm_config{}, y, nullptr, x, nullptr, nullptr, nullptr, x, x);
   update_parameters<test::momentum_rule>(context, test::momentum_config{}, 1, &y, &x, labels, rate, labels, &y);
+  update_parameters_with_norms<over_ranks<test::norms_rule>>(context, test::momentum_config{}, 1, &y, &x, labels, rate,
+                                                             labels, &y, &y);
   update_parameters_with_norms<test::norms_rule>(context, test::momentum_config{}, 1, &y, &x, labels, rate, labels, &y,
                                                  &y);
   update_parameters<test::momentum_rule>(context, test::momentum_config{}, 1, &y, &x, labels, rate, labels, x, &y);

@@ -128,9 +128,13 @@ class Projects {
   }
   /// A further program that uses the CUDA project's model: what it prints.
   std::string run_user(const std::string& text) {
+    compile_user(text);
+    return run("cuda", "user", {});
+  }
+  /// The same, for the test to run: cuda/user in the folder.
+  void compile_user(const std::string& text) {
     std::ofstream(folder_ / "cuda/user.cpp") << text;
     link(cuda_, compile(cuda_, "user.cpp"), "user");
-    return run("cuda", "user", {});
   }
   /// The CUDA program, built with -DGRAVEN_NVTX=ON: which ranges it begins ("forward", "model.0: linear") and ends
   /// ("pop"), a line each.
@@ -214,7 +218,9 @@ class Projects {
     command.insert(command.end(), with.objects.begin(), with.objects.end());
     command.insert(command.end(), with.libraries.begin(), with.libraries.end());
     if (GRAVEN_SANITIZED) command.emplace_back("-fsanitize=address,undefined");
-    command.insert(command.end(), {std::string(GRAVEN_BINARY_DIR) + "/libgraven.a", "-lpthread", "-o", program});
+    // The stand-in of NCCL, which a program opens, uses its device.
+    command.insert(command.end(),
+                   {std::string(GRAVEN_BINARY_DIR) + "/libgraven.a", "-lpthread", "-rdynamic", "-o", program});
     codegen::run(command, with.at);
   }
 

@@ -59,6 +59,7 @@ Target make_cuda_target() {
   style.api_headers = {"kernels/cuda/device.cuh", "kernels/cuda/nvtx_ranges.cuh"};
   style.words = {"copy_on_device", "machine_limits", "measure_limits", "read_ticks"};
   style.training_headers = {"kernels/cuda/steps_ahead.cuh"};
+  style.rank_headers = {"kernels/cuda/nccl.cuh", "runtime/rank_sockets.h", "runtime/ranks.h"};
   style.predictions_header = "kernels/cuda/reduce.cuh";
   style.libraries = {
       {"CUDA::cudart", {}},

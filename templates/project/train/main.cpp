@@ -15,7 +15,10 @@
 #include <vector>
 
 #include "model.h"
-{% if shares_states or tensor_ranks > 1 %}
+{% if data_parallel and on_device %}
+#include "runtime/rank_sockets.h"
+#include "runtime/ranks.h"
+{% else if shares_states or tensor_ranks > 1 %}
 #include "runtime/ranks.h"
 {% endif %}
 {% if own_classes > 0 %}
@@ -154,6 +157,7 @@ class Program final : public runtime::TrainableModel {
   }
 {% if on_device %}
   void start(int device) override { model_ = std::make_unique<@{ namespace }@::Model>(device); }
+  int devices() const override { return @{ namespace }@::Model::device_count(); }
   void use_cuda_graph(bool on) override { model_->use_cuda_graph(on); }
   void weights_changed() override { model_->write_back(); }
   void weights_needed() override {
@@ -335,6 +339,9 @@ class Program final : public runtime::TrainableModel {
 }  // namespace
 
 int main(int argc, char** argv) {
+{% if data_parallel and on_device %}
+  runtime::Ranks::use(runtime::connect_by_sockets);
+{% endif %}
   Program program;
   return runtime::train_main(argc, argv, program,
                                      {.data = @{ data_literal }@,

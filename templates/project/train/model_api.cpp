@@ -38,7 +38,7 @@ constexpr std::size_t kAllArenaBytes = std::max(kArenaBytes, kEvaluationBytes);
 constexpr std::size_t kAllArenaBytes = kArenaBytes;
 {% endif %}
 
-{% if data_parallel %}
+{% if data_parallel and not on_device %}
 {% if pipeline or tensor_ranks > 1 %}
 runtime::RankCollectives<Collectives> other_ranks(runtime::Ranks::peers);
 {% else %}
@@ -133,7 +133,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% endif %}
     inputs.allocate(device);
     arena.emplace(device, kAllArenaBytes);
-{% if data_parallel %}
+{% if data_parallel and not on_device %}
     device.execution().set_collectives(&other_ranks);
 {% endif %}
 #define GRAVEN_VALUE(name, dtype, offset, bytes) \
@@ -155,7 +155,33 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% endif %}
     });
 {% endif %}
+{% if data_parallel and on_device %}
+    runtime::Ranks::use(runtime::connect_by_sockets);
+    if (const runtime::Ranks& all = runtime::Ranks::all(); all.size() > 1)
+      ranks.emplace(device.execution(),
+                    NcclCollectives::Processes{
+                        .rank = all.rank(),
+                        .size = all.size(),
+                        .broadcast = [](void* x, std::size_t bytes) { runtime::Ranks::all().broadcast(x, bytes); },
+                        .require_others = [](double seconds) { runtime::Ranks::all().require_others(seconds); }});
+{% endif %}
   }
+{% if data_parallel and on_device %}
+  /// A part of a step, behind the last of which the gradients become the mean of all ranks'.
+  void begin_part(const Hyper& numbers_of_part) {
+    if (ranks) ranks->begin_part(numbers_of_part.part + 1 == numbers_of_part.parts);
+  }
+  void finish_ranks() {
+    if (ranks) ranks->finish();
+  }
+  /// Of what was given to the device since the last time.
+  void count_messages() {
+    if (!ranks) return;
+    const SentByRank all = ranks->take_sent();
+    runtime::Ranks::all().count(
+        {.messages = all.messages, .bytes = all.bytes, .least = all.sent, .sent = all.sent});
+  }
+{% endif %}
 
   /// With the largest sizes that there can be.
   Step whole_step() {
@@ -248,6 +274,9 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   std::vector<Slot> slots;
 {% endif %}
   Device device;
+{% if data_parallel and on_device %}
+  std::optional<NcclCollectives> ranks;  ///< where there are several
+{% endif %}
   runtime::TensorBlock<Device> weights, {% if not updates_in_backward %}gradients, {% endif %}states;
   runtime::CallMemory<Device> inputs;
   runtime::HyperMemory<Device, Hyper> numbers;
@@ -338,16 +367,27 @@ void Model::backward(@{ parameters }@{% if random or accumulates %}, const Hyper
   const Step step = own.step(@{ argument_names }@);
   own.order.require_forward({@{ symbol_list }@}@{ drawn_by }@);
   own.gradients.memory().outdate();
+{% if data_parallel and on_device %}
+  own.begin_part(hyper);
+  const bool last = hyper.part + 1 == hyper.parts;
+  own.backward_calls.run(own.device, {@{ symbol_list }@{% if length(symbols) > 0 %}, {% endif %}last}, [&] {
+{% else %}
   own.backward_calls.run(own.device, {@{ symbol_list }@}, [&] {
+{% endif %}
 {% if random or accumulates %}
     own.numbers.send(own.device);
 {% endif %}
     own.program.backward(step);
-{% if data_parallel %}
+{% if data_parallel and on_device %}
+    own.finish_ranks();
+{% else if data_parallel %}
     runtime::Ranks::@{ data_group }@().finish();
 {% endif %}
   });
   own.device.synchronize();
+{% if data_parallel and on_device %}
+  own.count_messages();
+{% endif %}
 {% if accumulates %}
   own.order.did_part(hyper.part, hyper.parts);
 {% endif %}
@@ -368,6 +408,9 @@ void Model::update(const Hyper& hyper) {
     own.program.update(own.whole_step());
   });
   own.device.synchronize();
+{% if data_parallel and on_device %}
+  own.count_messages();
+{% endif %}
 }
 
 {% endif %}
@@ -384,6 +427,9 @@ double Model::step(@{ parameters }@, const Hyper& hyper) {
 {% if not updates_in_backward %}
   own.gradients.memory().outdate();
 {% endif %}
+{% if data_parallel and on_device %}
+  own.begin_part(hyper);
+{% endif %}
 {% if accumulates %}
   const bool last = hyper.part + 1 == hyper.parts;
   own.step_calls.run(own.device, {@{ symbol_list }@{% if length(symbols) > 0 %}, {% endif %}last}, [&] {
@@ -394,13 +440,18 @@ double Model::step(@{ parameters }@, const Hyper& hyper) {
     own.program.forward(step);
     own.program.backward(step);
     own.fetch_loss();
-{% if data_parallel %}
+{% if data_parallel and on_device %}
+    own.finish_ranks();  // now each gradient is the mean of all ranks'
+{% else if data_parallel %}
     runtime::Ranks::@{ data_group }@().finish();  // now each gradient is the mean of all ranks'
 {% endif %}
 {% if has_update %}
     {% if accumulates %}if (last) {% endif %}own.program.update(step);
 {% endif %}
   });
+{% if data_parallel and on_device %}
+  own.count_messages();
+{% endif %}
 {% if accumulates %}
   const double loss = own.loss();
   own.order.did_part(hyper.part, hyper.parts);
@@ -426,6 +477,9 @@ void Model::begin_step(@{ parameters }@, const Hyper& hyper) {
 {% if not updates_in_backward %}
   own.gradients.memory().outdate();
 {% endif %}
+{% if data_parallel and on_device %}
+  own.begin_part(hyper);
+{% endif %}
 {% if accumulates %}
   const bool last = hyper.part + 1 == hyper.parts;
   own.ahead_calls.run(own.device, {@{ symbol_list }@{% if length(symbols) > 0 %}, {% endif %}last}, [&] {
@@ -435,11 +489,17 @@ void Model::begin_step(@{ parameters }@, const Hyper& hyper) {
     own.program.forward(step);
     own.program.backward(step);
     own.keep_loss();
+{% if data_parallel and on_device %}
+    own.finish_ranks();
+{% endif %}
 {% if has_update %}
     {% if accumulates %}if (last) {% endif %}own.program.update(step);
 {% endif %}
   });
   own.ahead->end();
+{% if data_parallel and on_device %}
+  own.count_messages();
+{% endif %}
 {% if accumulates %}
   own.order.did_part(hyper.part, hyper.parts);
 {% endif %}
@@ -662,6 +722,7 @@ void Model::write_back_gradients() {
 
 {% endif %}
 void Model::use_cuda_graph(bool on) { memory_->device.record_calls(on); }
+int Model::device_count() { return Device::count(); }
 
 void Model::use_stream(CUstream_st* stream) {
   const Device::Guard guard(memory_->device.number());

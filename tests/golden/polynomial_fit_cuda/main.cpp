@@ -53,6 +53,7 @@ class Program final : public runtime::TrainableModel {
     return text;
   }
   void start(int device) override { model_ = std::make_unique<polynomial_fit_cuda::Model>(device); }
+  int devices() const override { return polynomial_fit_cuda::Model::device_count(); }
   void use_cuda_graph(bool on) override { model_->use_cuda_graph(on); }
   void weights_changed() override { model_->write_back(); }
   void weights_needed() override {

@@ -128,6 +128,8 @@ class GRAVEN_API Model {
   /// Whether calls are recorded as a CUDA graph when they are first made and replayed from then on, as they are unless
   /// this says otherwise; false gives them to the device one by one, for profilers and debuggers.
   void use_cuda_graph(bool on);
+  /// How many CUDA devices the process sees.
+  static int device_count();
   /// Has the device's work go to the caller's stream, which is ordered with what else the caller gives it and must
   /// outlive the model, or the next use_stream(); nullptr: to one of the model's own, as at first. Waits for what was
   /// given to the one before.

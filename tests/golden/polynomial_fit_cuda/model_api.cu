@@ -360,6 +360,7 @@ void Model::write_back_gradients() {
 }
 
 void Model::use_cuda_graph(bool on) { memory_->device.record_calls(on); }
+int Model::device_count() { return Device::count(); }
 
 void Model::use_stream(CUstream_st* stream) {
   const Device::Guard guard(memory_->device.number());
