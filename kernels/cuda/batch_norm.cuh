@@ -128,14 +128,11 @@ __global__ void __launch_bounds__(kBlock) batch_norm_plane_moments_kernel(batch_
   }
 }
 
-/// Joins the pieces, rows here, of which all but the last are of `piece` elements and that one of `last`. `statistics`
-/// is [2, channels]: mean and rstd for the next kernel.
+/// Joins the pieces, rows here, of which all but the last are of `piece` elements and that one of `last`. In line 0 the
+/// moments of its channel.
 template <class T>
-__global__ void __launch_bounds__(kColumnBlock)
-    batch_norm_statistics_kernel(batch_norm_config config, column_cut cut, T piece, T last, T* statistics, T* mean,
-                                 T* rstd, T* new_running_mean, T* new_running_var, const T* sums, const T* running_mean,
-                                 const T* running_var, const call_fault* fault) {
-  const column_place at = place_in_columns<1>(cut, 0);
+__device__ inline moments<T> joined_moments(const column_cut& cut, const column_place& at, T piece, T last,
+                                            const T* sums) {
   moments<T> m;
   const T* from = sums + (at.line * cut.columns + at.column);
   for (std::int64_t row = at.line; row < at.end; row += kRowsAhead * cut.lines()) {
@@ -156,6 +153,17 @@ __global__ void __launch_bounds__(kColumnBlock)
     joined.add(b);
     for (int i = 0; i < 3; ++i) a[i] = joined.data[i];
   });
+  return m;
+}
+
+/// `statistics` is [2, channels]: mean and rstd for the next kernel.
+template <class T>
+__global__ void __launch_bounds__(kColumnBlock)
+    batch_norm_statistics_kernel(batch_norm_config config, column_cut cut, T piece, T last, T* statistics, T* mean,
+                                 T* rstd, T* new_running_mean, T* new_running_var, const T* sums, const T* running_mean,
+                                 const T* running_var, const call_fault* fault) {
+  const column_place at = place_in_columns<1>(cut, 0);
+  const moments<T> m = joined_moments(cut, at, piece, last, sums);
   if (!at.stores()) return;
   statistics[cut.columns + at.column] =
       store_statistics(config, at.column, m.count(), m.mean(), m.squares(), mean, rstd, new_running_mean,
@@ -523,6 +531,73 @@ void batch_norm_apply(CudaContext& context, const char* name, const batch_norm_c
 
 }  // namespace detail
 
+namespace detail {
+
+/// What of [outer, channels, inner] a block adds up.
+template <class T>
+struct batch_norm_pieces {
+  batch_norm_config config;
+  std::int64_t count;
+  bool planes;     ///< NCHW
+  column_cut cut;  ///< of NHWC
+  std::int64_t piece, pieces;
+
+  explicit batch_norm_pieces(const batch_norm_config& of)
+      : config(of), count(of.outer * of.inner), planes(of.inner != 1), cut() {
+    if (!planes) cut = cut_columns(1, of.outer, of.channels, width_for<T>(of.channels));
+    piece = planes ? plane_piece(of) : cut.piece_rows;
+    pieces = planes && count > 0 ? divide_up(count, piece) : cut.pieces;
+  }
+  /// Two numbers a piece and channel.
+  std::int64_t sums() const { return 2 * pieces * config.channels; }
+  column_cut joined() const { return cut_columns(1, pieces, config.channels, 1, true); }
+  T last() const { return static_cast<T>(count - (pieces - 1) * piece); }
+
+  void moments_of(CudaContext& context, const char* name, bool vectors, T* sums, const T* x) const {
+    constexpr int kWidth = kFloatWidth<T>;
+    if (planes)
+      launch(context, name, &batch_norm_plane_moments_kernel<T>,
+             launch_shape(pieces * config.channels * kBlock, kBlock), config, piece, pieces, sums, x);
+    else
+      launch(context, name, vectors ? &batch_norm_moments_kernel<kWidth, T> : &batch_norm_moments_kernel<1, T>,
+             column_shape(cut, vectors ? kWidth : 1), cut, sums, x);
+  }
+  void gradient_sums_of(CudaContext& context, const char* name, bool vectors, T* sums, const T* dy, const T* x,
+                        const T* mean, const T* rstd) const {
+    constexpr int kWidth = kFloatWidth<T>;
+    if (planes)
+      launch(context, name, &batch_norm_plane_gradient_sums_kernel<T>,
+             launch_shape(pieces * config.channels * kBlock, kBlock), config, piece, pieces, sums, dy, x, mean, rstd);
+    else
+      launch(context, name,
+             vectors ? &batch_norm_gradient_sums_kernel<kWidth, T> : &batch_norm_gradient_sums_kernel<1, T>,
+             column_shape(cut, vectors ? kWidth : 1), cut, sums, dy, x, mean, rstd);
+  }
+};
+
+/// dx, from `share` of the sums over the elements of a channel.
+template <class T>
+void batch_norm_gradient(CudaContext& context, const char* name, const batch_norm_config& config, T share, T* dx,
+                         const T* dgamma, const T* dbeta, const T* dy, const T* x, const T* gamma, const T* mean,
+                         const T* rstd) {
+  constexpr int kWidth = kFloatWidth<T>;
+  const bool planes = config.inner != 1;
+  const std::int64_t n = config.outer * config.channels * config.inner, line = planes ? config.inner : config.channels;
+  const bool vectors = takes_vectors<T>(line, dx, dy, x);
+  const std::int64_t used = vectors ? kWidth : 1;
+  if (planes)
+    launch(context, name,
+           vectors ? &batch_norm_backward_planes_kernel<kWidth, T> : &batch_norm_backward_planes_kernel<1, T>,
+           launch_shape(n / used), n / used, line / used, config.channels, share, dx, dgamma, dbeta, dy, x, gamma, mean,
+           rstd);
+  else
+    launch(context, name, vectors ? &batch_norm_backward_kernel<kWidth, T> : &batch_norm_backward_kernel<1, T>,
+           shape_of_rows(n / used, line / used), n / used, line / used, share, dx, dgamma, dbeta, dy, x, gamma, mean,
+           rstd);
+}
+
+}  // namespace detail
+
 /// y may be x. mean, rstd and the new running statistics may be nullptr.
 template <class T>
 void batch_norm(CudaContext& context, const batch_norm_config& config, T* y, plain_t<T>* mean, plain_t<T>* rstd,
@@ -532,32 +607,22 @@ void batch_norm(CudaContext& context, const batch_norm_config& config, T* y, pla
   const char* name = "batch_norm";
   const std::int64_t count = config.outer * config.inner;
   if (count == 1) throw std::invalid_argument("batch_norm: expects more than 1 value per channel when training");
-  const bool planes = config.inner != 1;
-  const int width = width_for<T>(config.channels);
+  const detail::batch_norm_pieces<T> all(config);
   const bool vectors = takes_vectors<T>(config.channels, y, x);
-  column_cut cut;
-  if (!planes) cut = cut_columns(1, config.outer, config.channels, width);
-  if (!planes && cut.pieces == 1) {
+  if (!all.planes && all.pieces == 1) {
+    const column_cut& cut = all.cut;
     launch(context, name, vectors ? &batch_norm_columns_kernel<kWidth, T> : &batch_norm_columns_kernel<1, T>,
            column_shape(cut, vectors ? kWidth : 1), config, cut, y, mean, rstd, new_running_mean, new_running_var, x,
            gamma, beta, running_mean, running_var, fault_of_calls(context));
     return;
   }
-  const std::int64_t piece = planes ? detail::plane_piece(config) : cut.piece_rows,
-                     pieces = planes && count > 0 ? divide_up(count, piece) : cut.pieces;
-  T* sums =
-      static_cast<T*>(context.workspace(2 * static_cast<std::size_t>((pieces + 1) * config.channels) * sizeof(T)));
-  T* statistics = sums + 2 * pieces * config.channels;
-  if (planes)
-    launch(context, name, &batch_norm_plane_moments_kernel<T>, launch_shape(pieces * config.channels * kBlock, kBlock),
-           config, piece, pieces, sums, x);
-  else
-    launch(context, name, vectors ? &batch_norm_moments_kernel<kWidth, T> : &batch_norm_moments_kernel<1, T>,
-           column_shape(cut, vectors ? kWidth : 1), cut, sums, x);
-  const column_cut joined = cut_columns(1, pieces, config.channels, 1, true);
-  launch(context, name, &batch_norm_statistics_kernel<T>, column_shape(joined, 1), config, joined, piece,
-         count - (pieces - 1) * piece, statistics, mean, rstd, new_running_mean, new_running_var,
-         static_cast<const T*>(sums), running_mean, running_var, fault_of_calls(context));
+  T* sums = static_cast<T*>(context.workspace(static_cast<std::size_t>(all.sums() + 2 * config.channels) * sizeof(T)));
+  T* statistics = sums + all.sums();
+  all.moments_of(context, name, vectors, sums, x);
+  const column_cut joined = all.joined();
+  launch(context, name, &batch_norm_statistics_kernel<T>, column_shape(joined, 1), config, joined, all.piece,
+         all.last(), statistics, mean, rstd, new_running_mean, new_running_var, static_cast<const T*>(sums),
+         running_mean, running_var, fault_of_calls(context));
   detail::batch_norm_apply<T>(context, name, config, false, y, x, gamma, beta, statistics,
                               statistics + config.channels);
 }
@@ -575,44 +640,21 @@ void batch_norm_backward(CudaContext& context, const batch_norm_config& config, 
                          const T* rstd) {
   constexpr int kWidth = kFloatWidth<T>;
   const char* name = "batch_norm_backward";
-  const std::int64_t count = config.outer * config.inner, n = count * config.channels;
-  const T share = T(1) / static_cast<T>(count);
-  const bool planes = config.inner != 1;
-  const std::int64_t line = planes ? config.inner : config.channels;
-  const int width = width_for<T>(line);
-  const bool vectors = takes_vectors<T>(line, dx, dy, x);
-  const std::int64_t used = vectors ? kWidth : 1;
-  column_cut cut;
-  if (!planes) cut = cut_columns(1, config.outer, config.channels, width);
-  if (!planes && cut.pieces == 1) {
+  const detail::batch_norm_pieces<T> all(config);
+  const T share = T(1) / static_cast<T>(all.count);
+  const bool vectors = takes_vectors<T>(all.planes ? config.inner : config.channels, dx, dy, x);
+  if (!all.planes && all.pieces == 1) {
     launch(context, name,
            vectors ? &batch_norm_backward_columns_kernel<kWidth, T> : &batch_norm_backward_columns_kernel<1, T>,
-           column_shape(cut, static_cast<int>(used)), cut, share, dx, dgamma, dbeta, dy, x, gamma, mean, rstd);
+           column_shape(all.cut, vectors ? kWidth : 1), all.cut, share, dx, dgamma, dbeta, dy, x, gamma, mean, rstd);
     return;
   }
-  const std::int64_t piece = planes ? detail::plane_piece(config) : cut.piece_rows,
-                     pieces = planes && count > 0 ? divide_up(count, piece) : cut.pieces;
-  T* sums =
-      static_cast<T*>(context.workspace(2 * static_cast<std::size_t>((pieces + 1) * config.channels) * sizeof(T)));
-  if (dbeta == nullptr) dbeta = sums + 2 * pieces * config.channels;
-  if (dgamma == nullptr) dgamma = sums + (2 * pieces + 1) * config.channels;
-  if (planes)
-    launch(context, name, &batch_norm_plane_gradient_sums_kernel<T>,
-           launch_shape(pieces * config.channels * kBlock, kBlock), config, piece, pieces, sums, dy, x, mean, rstd);
-  else
-    launch(context, name,
-           vectors ? &batch_norm_gradient_sums_kernel<kWidth, T> : &batch_norm_gradient_sums_kernel<1, T>,
-           column_shape(cut, static_cast<int>(used)), cut, sums, dy, x, mean, rstd);
-  detail::add_pieces(context, name, config.channels, pieces, dbeta, dgamma, static_cast<const T*>(sums));
-  if (planes)
-    launch(context, name,
-           vectors ? &batch_norm_backward_planes_kernel<kWidth, T> : &batch_norm_backward_planes_kernel<1, T>,
-           launch_shape(n / used), n / used, line / used, config.channels, share, dx, dgamma, dbeta, dy, x, gamma, mean,
-           rstd);
-  else
-    launch(context, name, vectors ? &batch_norm_backward_kernel<kWidth, T> : &batch_norm_backward_kernel<1, T>,
-           detail::shape_of_rows(n / used, line / used), n / used, line / used, share, dx, dgamma, dbeta, dy, x, gamma,
-           mean, rstd);
+  T* sums = static_cast<T*>(context.workspace(static_cast<std::size_t>(all.sums() + 2 * config.channels) * sizeof(T)));
+  if (dbeta == nullptr) dbeta = sums + all.sums();
+  if (dgamma == nullptr) dgamma = sums + all.sums() + config.channels;
+  all.gradient_sums_of(context, name, vectors, sums, dy, x, mean, rstd);
+  detail::add_pieces(context, name, config.channels, all.pieces, dbeta, dgamma, static_cast<const T*>(sums));
+  detail::batch_norm_gradient<T>(context, name, config, share, dx, dgamma, dbeta, dy, x, gamma, mean, rstd);
 }
 
 #endif  // __CUDACC_RTC__

@@ -36,6 +36,7 @@
 #include "kernels/cuda/softmax.cuh"
 #include "kernels/cuda/sort.cuh"
 #include "kernels/cuda/strided_copy.cuh"
+#include "kernels/cuda/sync_batch_norm.cuh"
 #include "kernels/cuda/update.cuh"
 #include "tests/kernels/rules.h"
 
@@ -91,6 +92,7 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   strided_copy(context, strided_copy_config{}, y, x);
   strided_add(context, strided_copy_config{}, y, x);
   clip_factor(context, clip_factor_config{.max_norm = 1}, y, 1, &x, labels);
+  gradient_norm(context, gradient_norm_config{}, y, 1, &x, labels);
   accumulate(context, accumulate_config{.n = 16}, y, x, const_labels, const_labels, nullptr);
   accumulate_shard(context, accumulate_shard_config{.n = 16}, y, x, const_labels, const_labels, nullptr);
   all_reduce(context, all_reduce_config{.n = 16}, y, const_labels, const_labels);
@@ -148,6 +150,8 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
              nullptr);
   batch_norm_inference(context, batch_norm_config{}, y, x, x, nullptr, x, x);
   batch_norm_backward(context, batch_norm_config{}, y, y, nullptr, x, x, x, x, x);
+  sync_batch_norm(context, sync_batch_norm_config{}, y, y, y, y, y, x, x, x, x, x);
+  sync_batch_norm_backward(context, sync_batch_norm_config{}, y, y, nullptr, x, x, x, x, x);
   rnn(context, recurrent_config{}, y, y, x, x, x, x, const_labels);
   rnn_backward(context, recurrent_config{}, y, y, y, x, x, x, x, x, const_labels);
   lstm(context, recurrent_config{}, y, y, y, y, y, x, x, x, x, x, x, const_labels);

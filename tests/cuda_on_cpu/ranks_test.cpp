@@ -15,7 +15,6 @@
 #include "codegen/build/process.h"
 #include "graven/graven.h"
 #include "tests/cuda_on_cpu/projects.h"
-#include "tests/frontend/error_text.h"
 #include "tests/projects/data.h"
 #include "tests/projects/launchers.h"
 #include "tests/projects/networks.h"
@@ -104,8 +103,9 @@ class Ranked {
   void train(const Start& start, const std::string& out, const std::vector<std::string>& more) const {
     expect_all_succeed(run(command(options(out, more)), start), start.ranks);
   }
-  double difference(const std::string& a, const std::string& b) const {
-    return tests::difference(path(a) + "/latest/weights.safetensors", path(b) + "/latest/weights.safetensors", false);
+  /// Of weights; of statistics, too, where ranks have the same.
+  double difference(const std::string& a, const std::string& b, bool shared = false) const {
+    return tests::difference(path(a) + "/latest/weights.safetensors", path(b) + "/latest/weights.safetensors", shared);
   }
   /// One process, on the processor or on a device.
   std::string run_one(const std::string& target, const std::string& out, const std::vector<std::string>& more) {
@@ -324,65 +324,57 @@ struct ByNorms : tests::AveragedPerceptron<ByNorms> {
   }
 };
 
-/// The same, of Adam and a scaled loss.
-struct Scaled : tests::AveragedPerceptron<Scaled> {
-  Scaled() : AveragedPerceptron(301, 53) {
-    add_optimizer(sgd);
-    add_optimizer(adam);
+/// Batch norms of all ranks, a scaled loss, and a norm that clips.
+struct ScaledPictures : nn::Graph<ScaledPictures> {
+  tests::PicturesNet<nn::SyncBatchNorm> net = child("net", tests::PicturesNet<nn::SyncBatchNorm>());
+  optim::SGD optimizer{net.parameters(), {.lr = 0.05, .momentum = 0.9, .clip_grad_max_norm = 0.5}};
+  ScaledPictures() {
+    nn::SyncBatchNorm::convert_sync_batchnorm(net);
+    add_optimizer(optimizer);
     set_grad_scaler(amp::GradScaler({.init_scale = 256, .growth_interval = 3}));
   }
   Tensor build(Tensor images, Tensor labels) {
-    Tensor loss = cross_entropy(model(images), labels);
-    train_on(loss);
+    Tensor loss = cross_entropy(net(images), labels);
+    loss.backward();
     return loss;
   }
 };
 
-/// Ranks that share states, gradients and parameters compute what one process does, and their checkpoints are whole.
+/// Ranks that share states, gradients and parameters compute what one process does, with as many batches, or with a
+/// batch as large as theirs together; and their checkpoints are whole.
 template <class Graph>
-void expect_zero(int stage) {
+void expect_zero(int stage, bool one_batch) {
   const std::string name = "zero_" + std::to_string(stage);
   SCOPED_TRACE(name);
   manual_seed(3);
   Graph graph;
-  graph.enable_zero(stage, 64);
-  graph.compile(spec({kBatch, kFeatures}, "images"), spec({kBatch}, i64, "labels"));
+  graph.enable_zero(stage, 16);
+  const Dim batch = one_batch ? Dim("batch", 3 * kBatch) : Dim(kBatch);
+  graph.compile(spec({batch, kFeatures}, "images"), spec({batch}, i64, "labels"));
   Ranked own(name, graph.graph());
   own.projects().run("cuda", "selftest", {});
+  const std::vector<std::string> of_rank = {"--epochs", "2",       "--accumulation-steps",
+                                            "2",        "--batch", std::to_string(kBatch)};
   for (const int ranks : {2, 3}) {
     const std::string n = std::to_string(ranks), one = "one_" + n, out = "ranks_" + n;
-    own.run_one("cpu", one, {"--epochs", "2", "--accumulation-steps", std::to_string(2 * ranks), "--threads", "1"});
-    own.train({.ranks = ranks, .order = ranks == 2 ? "reverse" : "random:3"}, out,
-              {"--epochs", "2", "--accumulation-steps", "2"});
-    EXPECT_LT(own.difference(one, out), 2e-5);
+    own.run_one("cpu", one,
+                {"--epochs", "2", "--threads", "1", "--accumulation-steps", std::to_string(one_batch ? 2 : 2 * ranks),
+                 "--batch", std::to_string(one_batch ? ranks * kBatch : kBatch)});
+    own.train({.ranks = ranks, .order = ranks == 2 ? "reverse" : "random:3"}, out, of_rank);
+    EXPECT_LT(own.difference(one, out, one_batch), 2e-5) << "running statistics of one batch as well";
     codegen::expect_same_losses(codegen::losses(own.path(out + ".log")), codegen::losses(own.path(one + ".log")), 1e-4);
   }
-  own.train({.ranks = 3}, "cut", {"--epochs", "2", "--accumulation-steps", "2", "--steps", "1"});
+  own.train({.ranks = 3}, "cut", {"--epochs", "2", "--accumulation-steps", "2", "--batch", "4", "--steps", "1"});
   own.train({.ranks = 3}, "cut", {"--epochs", "2", "--resume"});
   for (const char* file : {"weights.safetensors", "optimizer.safetensors"})
     EXPECT_EQ(read_file(own.path("ranks_3") + "/latest/" + file), read_file(own.path("cut") + "/latest/" + file))
         << file;
 }
 
-TEST(CudaRanks, WithSharedStatesComputeWhatOneProcessDoes) { expect_zero<ByNorms>(1); }
-TEST(CudaRanks, WithSharedGradientsComputeWhatOneProcessDoes) {
+TEST(CudaRanks, WithSharedParametersAndOneBatchNormComputeWhatOneProcessDoes) { expect_zero<ScaledPictures>(3, true); }
+TEST(CudaRanks, WithSharedStatesComputeWhatOneProcessDoes) {
   if (!tests::all_tests()) GTEST_SKIP() << "a slow one: tests/run.sh --all";
-  expect_zero<ByNorms>(2);
-}
-TEST(CudaRanks, WithSharedParametersComputeWhatOneProcessDoes) { expect_zero<Scaled>(3); }
-
-TEST(CudaRanksOfGraphs, WhatRanksWithDevicesDoNotHave) {
-  const auto refused = [](const char* name, auto change) {
-    Classify graph;
-    graph.enable_data_parallel();
-    change(graph);
-    graph.compile(spec({kBatch, kFeatures}, "images"), spec({kBatch}, i64, "labels"));
-    return test::error_of([&] {
-      codegen::emit(graph, fs::path(GRAVEN_BINARY_DIR) / "cuda_projects" / name, {.name = "net", .target = "cuda"});
-    });
-  };
-  EXPECT_NE(refused("sync", [](Classify& g) { nn::SyncBatchNorm::convert_sync_batchnorm(g.model); }).find("CUDA"),
-            std::string::npos);
+  for (const int stage : {1, 2}) expect_zero<ByNorms>(stage, false);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "graven/graven.h"
 #include "tests/projects/data.h"
@@ -37,6 +38,34 @@ struct AveragedPerceptron : nn::Graph<Graph> {
     loss.backward();
     nn::AfterUpdate after;
     nn::utils::update_average_(average, model, 0.9);
+  }
+};
+
+/// Batch norms of images and of rows, of each rank's batch or of all of them together.
+template <class Norm>
+struct PicturesNet : nn::Module<PicturesNet<Norm>> {
+  nn::Conv2d conv = this->child("conv", nn::Conv2d(1, 8, 3, {.padding = 1}));
+  Norm norm = this->child("norm", Norm(8));
+  nn::Linear hidden = this->child("hidden", nn::Linear(48, 24));
+  nn::BatchNorm1d of_rows = this->child("of_rows", nn::BatchNorm1d(24, {.momentum = std::nullopt}));
+  nn::Linear scores = this->child("scores", nn::Linear(24, kClasses));
+  Tensor forward(Tensor images) {
+    const Tensor h = relu(norm(conv(images.reshape({-1, 1, 2, 3}))));
+    return scores(relu(of_rows(hidden(flatten(h, 1)))));
+  }
+};
+template <class Norm>
+struct Pictures : nn::Graph<Pictures<Norm>> {
+  PicturesNet<Norm> net = this->child("net", PicturesNet<Norm>());
+  optim::SGD optimizer{net.parameters(), {.lr = 0.05, .momentum = 0.9}};
+  Pictures() {
+    if constexpr (std::is_same_v<Norm, nn::SyncBatchNorm>) nn::SyncBatchNorm::convert_sync_batchnorm(net);
+    this->add_optimizer(optimizer);
+  }
+  Tensor build(Tensor images, Tensor labels) {
+    Tensor loss = cross_entropy(net(images), labels);
+    loss.backward();
+    return loss;
   }
 };
 
