@@ -277,6 +277,44 @@ TEST(CudaGraph, MakesAStepOfSeveralParts) {
   }
 }
 
+/// What several ranks may share, by one: LAMB, whose norms are then over ranks, behind a norm that clips and a batch
+/// norm of all ranks.
+struct TrainShared : nn::Graph<TrainShared> {
+  nn::Sequential model = child("model", nn::Sequential(nn::Linear(12, 20, {.bias = false}), nn::SyncBatchNorm(20),
+                                                       nn::ReLU(), nn::Linear(20, 5)));
+  optim::LAMB optimizer{model.parameters(), {.lr = 0.02, .eps = 0.05, .clip_grad_max_norm = 0.5}};
+  TrainShared() { add_optimizer(optimizer); }
+  Tensor build(Tensor x, Tensor labels) {
+    Tensor loss = cross_entropy(model(x), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(CudaGraph, OfRanksIsThatOfOneProcess) {
+  for (const int stage : {0, 1, 2, 3}) {
+    SCOPED_TRACE(stage);
+    manual_seed(5);
+    TrainShared there;
+    manual_seed(5);
+    TrainShared here;
+    if (stage == 0)
+      there.enable_data_parallel();
+    else
+      there.enable_zero(stage, 16);
+    there.model.to("cuda");
+    for (int step = 0; step < 4; ++step) {
+      const Tensor x = randn({8, 12}), labels = randint(0, 5, {8});
+      expect_close(there(x.cuda(), labels.cuda()), here(x, labels));
+    }
+    const nn::StateDict expected = here.state_dict(), got = there.state_dict();
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      SCOPED_TRACE(got[i].first);
+      expect_close(got[i].second, expected[i].second);
+    }
+  }
+}
+
 class CudaNetworks : public testing::TestWithParam<cuda_jit::Network> {};
 
 TEST_P(CudaNetworks, AreThoseOfTheCpu) {
