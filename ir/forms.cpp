@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ir/diagnostic.h"
+#include "ir/ops/shared.h"
 
 namespace graven::ir {
 
@@ -32,7 +33,8 @@ std::optional<TensorType> type_of(const OpDef& op, std::size_t input, const std:
                                   const Attributes& attributes, DType dtype) {
   const InputSpec& spec = op.inputs[input];
   if (!is_used(spec, attributes)) return std::nullopt;
-  TensorType type{spec.own_dtype().value_or(dtype), spec.number() ? Shape{} : Shape{4, 4}};
+  const DType others = spec.is_sum ? ops::dtype_of_sums(dtype) : dtype;
+  TensorType type{spec.own_dtype().value_or(others), spec.number() ? Shape{} : Shape{4, 4}};
   if (input < shapes.size())
     type.shape = shapes[input];
   else if (spec.role == InputRole::state)

@@ -51,7 +51,8 @@ std::string described(const InputSpec& spec, std::size_t i, DType dtype) {
          std::string(name(dtype)) + ")";
 }
 
-/// User error unless each input is of its own dtype, or else of one that the operator takes, and all of the same.
+/// User error unless each input is of its own dtype, or else of one that the operator takes, and all of the same, sums
+/// aside.
 void check_dtypes(const OpDef& op, InputTypes inputs) {
   std::optional<DType> common;
   std::pair<const InputSpec*, std::size_t> first;  // that has it
@@ -60,7 +61,9 @@ void check_dtypes(const OpDef& op, InputTypes inputs) {
     for (std::size_t i = 0; i < range.count && range.begin + i < inputs.size(); ++i) {
       if (!inputs[range.begin + i]) continue;
       const DType found = inputs[range.begin + i]->dtype;
-      if (const std::optional<DType> own = spec.own_dtype()) {
+      const std::optional<DType> own =
+          spec.is_sum && common ? std::optional(ops::dtype_of_sums(*common)) : spec.own_dtype();
+      if (own) {
         if (found != *own)
           throw UserError(std::string(spec.name) + " must be " + std::string(name(*own)) + ", got " +
                           std::string(name(found)));

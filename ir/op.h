@@ -58,6 +58,7 @@ struct InputSpec {
   std::string_view name = {};
   InputRole role = InputRole::value;
   std::optional<DType> dtype = {};  ///< its own; none: what OpDef::dtypes says, of a number what its role does
+  bool is_sum = false;              ///< f32 where those before it are of a half type: ops::dtype_of_sums of theirs
   bool optional = false;
   bool variadic = false;         ///< any number of values; several variadic inputs of one operator have equal counts
   int classes_of = -1;           ///< labels: each is an index into the last dimension of that input; -1: no labels

@@ -5,6 +5,7 @@
 
 #include "codegen/emit/scalar_text.h"
 #include "kernels/config/adafactor.h"
+#include "kernels/config/attention.h"
 #include "kernels/config/batch_norm.h"
 #include "kernels/config/clip_factor.h"
 #include "kernels/config/concat.h"
@@ -83,6 +84,7 @@ Fields joined(Fields fields, const std::vector<Fields>& others) {
 std::map<std::string, Fields> all_defaults() {
   using namespace kernels;
   const adafactor_config adafactor{};
+  const attention_config attention{};
   const batch_norm_config batch_norm{};
   const sync_batch_norm_config sync_batch_norm{};
   const clip_factor_config clip_factor{};
@@ -111,6 +113,15 @@ std::map<std::string, Fields> all_defaults() {
         {"d", text(adafactor.d)},
         {"weight_decay", text(adafactor.weight_decay)},
         {"maximize", text(adafactor.maximize)}}},
+      {"attention_config",
+       {{"matrices", text(attention.matrices)},
+        {"groups", text(attention.groups)},
+        {"scale", text(attention.scale)},
+        {"causal", text(attention.causal)},
+        {"offset", text(attention.offset)},
+        {"masked_to_zero", text(attention.masked_to_zero)},
+        {"mask_repeats", text(attention.mask_repeats)},
+        {"mask_rows", text(attention.mask_rows)}}},
       {"batch_norm_config",
        {{"inner", text(batch_norm.inner)}, {"eps", text(batch_norm.eps)}, {"momentum", text(batch_norm.momentum)}}},
       {"sync_batch_norm_config",

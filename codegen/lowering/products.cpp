@@ -1,4 +1,5 @@
 #include "codegen/lowering/families.h"
+#include "ir/ops/attention_shared.h"
 #include "ir/ops/linear_shared.h"
 #include "ir/ops/matmul_shared.h"
 
@@ -57,10 +58,37 @@ KernelCall matmul(const NodeView& node) {
                      {"algorithm", Dim(0)}}};
 }
 
+/// `first`: the input that is q, behind which k, v and the mask stand.
+KernelCall attention_call(const NodeView& node, std::string name, std::size_t first) {
+  const Shape &q = node.input(first).shape, &k = node.input(first + 1).shape;
+  const std::int64_t groups = ops::attention_groups(q, k, node.input(first + 2).shape).value();
+  ops::AttentionMask mask;
+  if (node.has_input(first + 3)) mask = ops::attention_mask(node.input(first + 3).shape, q, k.back(1)).value();
+  const Attributes& a = node.attributes();
+  return {.name = std::move(name),
+          .file = "attention",
+          .config = {{"matrices", ops::product(q, 0, q.rank() - 2)},
+                     {"groups", Dim(groups)},
+                     {"queries", q.back(1)},
+                     {"keys", k.back(1)},
+                     {"size", q.back()},
+                     {"scale", a.number("scale")},
+                     {"causal", a.flag("causal")},
+                     {"offset", Dim(a.integer("offset"))},
+                     {"masked_to_zero", a.flag("masked_to_zero")},
+                     {"mask_repeats", mask.repeats},
+                     {"mask_rows", mask.rows}}};
+}
+
+KernelCall attention(const NodeView& node) { return attention_call(node, "attention", 0); }
+KernelCall attention_backward(const NodeView& node) { return attention_call(node, "attention_backward", 1); }
+
 }  // namespace
 
 std::span<const Row> products() {
   static constexpr Row kRows[] = {
+      {&ir::kAttention, attention},
+      {&ir::kAttentionBackward, attention_backward},
       {&ir::kLinear, linear},
       {&ir::kLinearBackwardInput, linear_backward_input},
       {&ir::kLinearBackwardWeight, linear_backward_weight},

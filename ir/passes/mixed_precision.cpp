@@ -98,10 +98,19 @@ class MixedPrecision {
     return amp == AmpClass::white || (any && all);
   }
 
+  /// Whether the input stays f32.
+  static bool is_sum(const Node& node, std::size_t input) {
+    const std::vector<InputSpec>& specs = node.op->inputs;
+    for (std::size_t s = 0; s < specs.size(); ++s)
+      if (specs[s].is_sum && input_range(*node.op, node.inputs.size(), s).begin == input) return true;
+    return false;
+  }
+
   void compute_in_half(Node node) {
     std::vector<std::optional<TensorType>> inputs;
-    for (ValueId& v : node.inputs) {
-      if (v != kNone && dtype(v) == DType::f32) v = narrowed(v, node.origins, node.phase);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      ValueId& v = node.inputs[i];
+      if (v != kNone && dtype(v) == DType::f32 && !is_sum(node, i)) v = narrowed(v, node.origins, node.phase);
       inputs.push_back(v == kNone ? std::nullopt : std::optional(graph_.type(v)));
     }
     const std::vector<TensorType> outputs = infer(*node.op, inputs, node.attributes);

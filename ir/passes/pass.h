@@ -34,6 +34,8 @@ struct TargetTraits {
   /// Whose kernels take half types, besides elementwise ones; none: no operator's do (mixed_precision).
   std::span<const OpDef* const> half = {};
   bool packs_weights = false;  ///< convolutions take epilogues with packed weights alone
+  /// Attention in f32 and the half types is one kernel where queries have up to so many numbers each; 0: it has none.
+  std::int64_t attention_size = 0;
   /// Kinds of memory. What is given and kept, and results, lie in the first.
   std::span<const std::string_view> spaces = kMemory;
   /// Each runs its kernels one after the other, beside the others.

@@ -5,6 +5,7 @@
 #include "kernels/cuda/all_gather.cuh"
 #include "kernels/cuda/all_reduce.cuh"
 #include "kernels/cuda/arange.cuh"
+#include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/batch_norm.cuh"
 #include "kernels/cuda/binary_cross_entropy.cuh"
 #include "kernels/cuda/causal_mask.cuh"
@@ -205,8 +206,18 @@ void every_convolution(CudaContext& context, T* y, const T* x, float* dw) {
 template void every_convolution<float>(CudaContext&, float*, const float*, float*);
 
 template <class T>
+void every_attention(CudaContext& context, T* y, const T* x, float* wide) {
+  const float* const_wide = wide;
+  attention(context, attention_config{.queries = 1, .keys = 1, .size = 1}, y, wide, x, x, x, nullptr);
+  attention_backward(context, attention_config{.queries = 1, .keys = 1, .size = 1}, y, y, y, x, x, x, x, x, x,
+                     const_wide);
+}
+template void every_attention<float>(CudaContext&, float*, const float*, float*);
+
+template <class T>
 void every_half_kernel(CudaContext& context, T* y, const T* x, float* wide, const std::int64_t* index) {
   every_convolution(context, y, x, wide);
+  every_attention(context, y, x, wide);
   elementwise<relu>(context, elementwise_config{}, y, x);
   elementwise<add>(context, elementwise_config{}, wide, x, x);
   elementwise<add>(context, elementwise_config{}, y, static_cast<const float*>(wide), x);

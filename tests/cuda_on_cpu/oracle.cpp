@@ -1,6 +1,7 @@
 #include "tests/cuda_on_cpu/oracle.h"
 
 #include "kernels/reference/adafactor.h"
+#include "kernels/reference/attention.h"
 #include "kernels/reference/batch_norm.h"
 #include "kernels/reference/conv2d.h"
 #include "kernels/reference/group_norm.h"
@@ -45,6 +46,15 @@ void layer_norm(const layer_norm_config& c, double* y, double* mean, double* rst
 void layer_norm_backward(const layer_norm_config& c, double* dx, double* dgamma, double* dbeta, const double* dy,
                          const double* x, const double* gamma, const double* mean, const double* rstd) {
   reference::layer_norm_backward(c, dx, dgamma, dbeta, dy, x, gamma, mean, rstd);
+}
+void attention(const attention_config& c, double* y, double* lse, const double* q, const double* k, const double* v,
+               const double* mask) {
+  reference::attention(c, y, lse, q, k, v, mask);
+}
+void attention_backward(const attention_config& c, double* dq, double* dk, double* dv, const double* dy,
+                        const double* q, const double* k, const double* v, const double* mask, const double* y,
+                        const double* lse) {
+  reference::attention_backward(c, dq, dk, dv, dy, q, k, v, mask, y, lse);
 }
 void rms_norm(const layer_norm_config& c, double* y, double* rstd, const double* x, const double* gamma) {
   reference::rms_norm(c, y, rstd, x, gamma);

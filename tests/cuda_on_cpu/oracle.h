@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/config/adafactor.h"
+#include "kernels/config/attention.h"
 #include "kernels/config/batch_norm.h"
 #include "kernels/config/conv2d.h"
 #include "kernels/config/group_norm.h"
@@ -54,6 +55,11 @@ void gru(const recurrent_config& c, double* y, double* h_n, double* gates, const
 void gru_backward(const recurrent_config& c, double* dsums, double* dx, double* dh0, double* before, const double* dy,
                   const double* dh_n, const double* y, const double* gates, const double* w_hh, const double* h0,
                   const std::int64_t* lengths);
+void attention(const attention_config& c, double* y, double* lse, const double* q, const double* k, const double* v,
+               const double* mask);
+void attention_backward(const attention_config& c, double* dq, double* dk, double* dv, const double* dy,
+                        const double* q, const double* k, const double* v, const double* mask, const double* y,
+                        const double* lse);
 /// A step of one parameter: row_vars and col_vars, or variances, are {nullptr}.
 void adafactor(const adafactor_config& c, double* const* params, const double* const* grads, double* const* row_vars,
                double* const* col_vars, double* const* variances, const std::int64_t* sizes, double lr,

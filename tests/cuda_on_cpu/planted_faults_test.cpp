@@ -41,6 +41,10 @@ struct Use {
 };
 const std::map<std::string, std::vector<Use>> kUses = {
     {"adafactor.cuh", {{"CudaUpdate.Adafactor"}}},
+    {"attention.cuh",
+     {{"CudaAttention.AnySize", "attention_kernel"},
+      {"CudaAttention.AnySize", "attention_backward_queries_kernel"},
+      {"CudaAttention.AnySize", "attention_backward_keys_kernel"}}},
     {"batch_norm.cuh", {{"CudaBatchNorm.TrainsInPieces"}}},
     {"block.cuh", {{"CudaClipFactor.EveryNorm"}, {"CudaUpdate.RunsARuleWithNorms"}}},
     {"columns.cuh", {{"CudaReduce.BlocksThatTakeSeveralItems"}}},

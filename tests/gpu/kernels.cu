@@ -5,6 +5,7 @@
 //
 // Shapes are those of layers of ResNet-50, MobileNetV2 and GPT-2, f32. A kernel that must go twice over what the cache
 // does not hold (batch normalisation learns a channel's mean before it can apply it) cannot reach 100 %.
+#include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/batch_norm.cuh"
 #include "kernels/cuda/clip_factor.cuh"
 #include "kernels/cuda/concat.cuh"
@@ -556,6 +557,30 @@ void add_products(Table& table) {
   });
 }
 
+/// Forward and backward, causal.
+void add_attention(Table& table) {
+  const std::int64_t matrices = table.size(48, 2), tokens = table.size(1024, 36);
+  for (const std::int64_t size : {table.size(64, 8), table.size(128, 12)}) {
+    const attention_config config{
+        .matrices = matrices, .queries = tokens, .keys = tokens, .size = size, .scale = 0.125, .causal = true};
+    const std::int64_t n = matrices * tokens * size, products = matrices * tokens * tokens * size / 2;
+    table.add(named("attention", {matrices, tokens, size}), [=](Tensors& tensors) {
+      const float *q = tensors.in(n), *k = tensors.in(n), *v = tensors.in(n);
+      float *y = tensors.out(n), *lse = tensors.out(matrices * tokens);
+      tensors.computes(4 * products);
+      return [=](CudaContext& context) { attention(context, config, y, lse, q, k, v, nullptr); };
+    });
+    table.add(named("attention_backward", {matrices, tokens, size}), [=](Tensors& tensors) {
+      const float *dy = tensors.in(n), *q = tensors.in(n), *k = tensors.in(n), *v = tensors.in(n), *y = tensors.in(n),
+                  *lse = tensors.in(matrices * tokens, 6, 8);
+      float *dq = tensors.out(n), *dk = tensors.out(n), *dv = tensors.out(n);
+      tensors.computes(14 * products);
+      return
+          [=](CudaContext& context) { attention_backward(context, config, dq, dk, dv, dy, q, k, v, nullptr, y, lse); };
+    });
+  }
+}
+
 void add_cases(Table& table) {
   add_elementwise(table);
   add_copies(table);
@@ -573,6 +598,7 @@ void add_cases(Table& table) {
   add_updates(table);
   add_scans(table);
   add_products(table);
+  add_attention(table);
 }
 
 }  // namespace

@@ -221,6 +221,8 @@ constexpr CpuKernel kCpuKernels[] = {
     {"adafactor", Covers::parameter, scratch::adafactor},
     {"argmax", Covers::f32},
     {"argmin", Covers::f32},
+    {"attention", Covers::nothing},
+    {"attention_backward", Covers::nothing},
     {"avg_pool2d", Covers::images},
     {"avg_pool2d_backward", Covers::images},
     {"batch_norm", Covers::f32, scratch::batch_norm},

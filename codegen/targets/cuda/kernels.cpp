@@ -7,6 +7,7 @@
 #include "codegen/lowering/lowering.h"
 #include "ir/diagnostic.h"
 #include "ir/ops.h"
+#include "kernels/config/attention.h"
 
 namespace graven::codegen {
 
@@ -17,6 +18,7 @@ struct CudaKernel {
   bool product = false;  ///< a library's matrix product or convolution: its result may not lie over an input
   bool images = false;   ///< NHWC, not in double
   bool half = false;     ///< in half types, too
+  bool wide = true;      ///< in double, too
 };
 
 /// What kernels/cuda has.
@@ -92,6 +94,8 @@ constexpr CudaKernel kCudaKernels[] = {
     {.name = "linear_backward_input", .product = true, .half = true},
     {.name = "linear_backward_weight", .product = true, .half = true},
     {.name = "matmul", .product = true, .half = true},
+    {.name = "attention", .half = true, .wide = false},
+    {.name = "attention_backward", .half = true, .wide = false},
     {.name = "conv2d", .product = true, .images = true, .half = true},
     {.name = "conv2d_backward_input", .product = true, .images = true, .half = true},
     {.name = "conv2d_backward_weight", .product = true, .images = true, .half = true},
@@ -118,6 +122,7 @@ ir::ValueId uncovered(const ir::NodeView& node, const CudaKernel& kernel) {
       const ir::DType dtype = node.graph.type(v).dtype;
       const bool is_half = dtype == ir::DType::f16 || dtype == ir::DType::bf16;
       if (is_half ? !kernel.half : kernel.images && dtype != ir::DType::f32) return v;
+      if (dtype == ir::DType::f64 && !kernel.wide) return v;
     }
   return ir::kNone;
 }
@@ -174,6 +179,11 @@ ir::KernelCall lower_for_cuda(const ir::NodeView& node) {
                      node.graph.value(v).name + "): convert with to(f32)");
   if (kernel->images && !node.attributes().flag("channels_last"))
     refuse(node, "the CUDA kernel " + call.name + " takes NHWC images: the pass choose_layout must run");
+  if (const ir::ConfigField* size = find_field(call, "size");
+      call.file == "attention" && std::get<ir::Dim>(*size).maximum() > kernels::kMostAttentionSize)
+    refuse(node, "the CUDA kernel " + call.name + " takes queries of up to " +
+                     std::to_string(kernels::kMostAttentionSize) + " numbers, got " +
+                     std::get<ir::Dim>(*size).to_string());
   if (kernel->product) call.in_place.clear();
   if (ir::ConfigField* field = find_field(call, "measured")) *field = node.graph.flag(ir::kMeasuredConvolutions);
   if (ir::ConfigField* field = find_field(call, "tf32"))

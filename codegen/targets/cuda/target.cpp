@@ -3,6 +3,7 @@
 #include "codegen/plan/plan.h"
 #include "codegen/targets/cuda/kernels.h"
 #include "ir/ops.h"
+#include "kernels/config/attention.h"
 
 namespace graven::codegen {
 
@@ -17,6 +18,8 @@ constexpr const ir::OpDef* kHalf[] = {&ir::kLinear,
                                       &ir::kLinearBackwardInput,
                                       &ir::kLinearBackwardWeight,
                                       &ir::kMatmul,
+                                      &ir::kAttention,
+                                      &ir::kAttentionBackward,
                                       &ir::kConv2d,
                                       &ir::kConv2dBackwardInput,
                                       &ir::kConv2dBackwardWeight,
@@ -36,6 +39,7 @@ Target make_cuda_target() {
                            .epilogues = kEpilogues,
                            .channels_last = kImages,
                            .half = kHalf,
+                           .attention_size = kernels::kMostAttentionSize,
                            .lower = lower_for_cuda,
                            .arena_bytes = planned_arena_bytes},
                 .title = "CUDA",
