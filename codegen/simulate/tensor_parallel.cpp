@@ -165,6 +165,15 @@ class Sharding {
         return false;
       return goes_on(d);
     }
+    if (op == ir::kAttention) {
+      // The same of batches and heads, whose keys and values may be fewer.
+      const ir::ValueId k = n.inputs[1], v = n.inputs[2];
+      if (d < 0 || d != parts_of(region, k) || d != parts_of(region, v) || d >= last(x) - 1 ||
+          (size(k, d) != size(x, d) && size(k, d) % ranks_ != 0))
+        return false;
+      region.parts[w_.root[at(n.outputs[1])]] = d;
+      return goes_on(d);
+    }
     if (op == ir::kReshape) return d >= 0 && pass_reshape(region, x, y, d) && goes_on(parts_of(region, y));
     if (op == ir::kPermute) {
       const ir::Ints& dims = n.attributes.integers("dims");

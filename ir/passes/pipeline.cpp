@@ -24,6 +24,7 @@ bool has_update(const Graph& graph, const PassOptions&) {
 bool has_no_update(const Graph& graph, const PassOptions& options) {
   return !graph.optimizers.empty() && !has_update(graph, options);
 }
+bool has_attention_kernels(const Graph&, const PassOptions& options) { return options.target->attention_size > 0; }
 bool has_loss_to_scale(const Graph& graph, const PassOptions& options) {
   return has_loss(graph, options) && scales_losses(graph);
 }

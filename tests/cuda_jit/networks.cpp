@@ -83,9 +83,29 @@ std::vector<Tensor> images(std::int64_t batch, std::int64_t channels, std::int64
   return {randn({batch, channels, size, size}), randint(0, 10, {batch})};
 }
 
+/// Without dropout of attention's weights, which would have it computed in several operators.
 models::GPT2LMHeadModel small_gpt2() {
-  return models::GPT2LMHeadModel({.n_layer = 1, .n_head = 2, .n_embd = 16, .n_positions = 8, .vocab_size = 20});
+  return models::GPT2LMHeadModel(
+      {.n_layer = 1, .n_head = 2, .n_embd = 16, .n_positions = 8, .vocab_size = 20, .attn_pdrop = 0});
 }
+
+/// Attention whose heads share keys and values: behind a mask of padding, whose token is 0, and behind a causal one.
+/// (A bias of keys adds one number to all scores of a query, so that its gradient is what rounding leaves.)
+struct SharedKeys : nn::Module<SharedKeys> {
+  nn::Embedding words = child("words", nn::Embedding(20, 16));
+  nn::Linear query = child("query", nn::Linear(16, 16)), key = child("key", nn::Linear(16, 8, {.bias = false})),
+             value = child("value", nn::Linear(16, 8)), logits = child("logits", nn::Linear(16, 20));
+  Tensor forward(Tensor tokens) {
+    const auto heads = [](const Tensor& t, std::int64_t count) {
+      return t.reshape({t.shape()[0], t.shape()[1], count, 4}).transpose(1, 2);
+    };
+    const Tensor x = words(tokens), k = heads(key(x), 2), v = heads(value(x), 2);
+    const Tensor seen = (tokens != 0).unsqueeze(1).unsqueeze(1);
+    Tensor y = scaled_dot_product_attention(heads(query(x), 4), k, v, {.attn_mask = seen, .enable_gqa = true});
+    y = y + scaled_dot_product_attention(y, k, v, {.is_causal = true, .enable_gqa = true});
+    return logits(y.transpose(1, 2).reshape(x.shape()));
+  }
+};
 
 models::MobileNetV2 small_mobilenet() {
   return models::MobileNetV2({.num_classes = 10,
@@ -117,6 +137,9 @@ const std::vector<Network>& networks() {
        [] { return images(2, 3, 32); }, 2},
       {"gpt2_train", trains<optim::Adam>(std::function(+[] { return small_gpt2(); }), optim::AdamOptions{.lr = 0.001}),
        [] { return std::vector<Tensor>{randint(0, 20, {2, 8}), randint(0, 20, {16})}; }},
+      {"shared_keys_train",
+       trains<optim::Adam>(std::function(+[] { return SharedKeys(); }), optim::AdamOptions{.lr = 0.01}),
+       [] { return std::vector<Tensor>{randint(0, 5, {2, 9}), randint(0, 20, {18})}; }},
       {"lstm_train",
        trains<optim::RMSprop>(std::function(+[] { return Recurrent(); }), optim::RMSpropOptions{.lr = 0.01}),
        [] { return std::vector<Tensor>{randn({5, 3, 6}), randint(0, 5, {3})}; }},

@@ -578,7 +578,7 @@ struct TrainMobileNetV2 : nn::Graph<TrainMobileNetV2> {
 
 /// Embeddings, layer norms, attention behind a causal mask, dropouts, and a table that two layers share.
 struct SmallGpt2 : models::GPT2LMHeadModel {
-  SmallGpt2()
+  explicit SmallGpt2(double attn_pdrop)
       : models::GPT2LMHeadModel({.n_layer = 2,
                                  .n_head = 2,
                                  .n_embd = 32,
@@ -586,11 +586,11 @@ struct SmallGpt2 : models::GPT2LMHeadModel {
                                  .vocab_size = 48,
                                  .resid_pdrop = 0.1,
                                  .embd_pdrop = 0.1,
-                                 .attn_pdrop = 0.1}) {}
+                                 .attn_pdrop = attn_pdrop}) {}
 };
 struct TrainGpt2 : nn::Graph<TrainGpt2> {
-  SmallGpt2 model = child("model", SmallGpt2());
-  TrainGpt2() {
+  SmallGpt2 model;
+  explicit TrainGpt2(double attn_pdrop) : model(child("model", SmallGpt2(attn_pdrop))) {
     const optim::AdamW optimizer(model.parameters(), {.lr = 1e-3});
     add_optimizer(optimizer, lr_scheduler::ExponentialLR(optimizer, {.gamma = 0.5}));
   }
@@ -613,11 +613,12 @@ TEST(CudaProjects, MobileNetV2Trains) {
                   });
 }
 
-/// `recomputes`: each block's activations in backward, dropout and all. `half`: in mixed precision, where a sum in
+/// `attn_pdrop`: with some, attention is several operators. `recomputes`: each block's activations in backward, dropout
+/// and all. `half`: in mixed precision, where a sum in
 /// another order may round a product to the next bfloat16 number, 2^-8 away.
-void train_gpt2(const std::string& name, bool recomputes, bool half = false) {
+void train_gpt2(const std::string& name, double attn_pdrop, bool recomputes, bool half = false) {
   manual_seed(1);
-  TrainGpt2 graph;
+  TrainGpt2 graph(attn_pdrop);
   if (half) graph.enable_amp();
   for (models::GPT2Block& block : graph.model.transformer.h) block.activation_checkpointing(recomputes);
   const Dim batch("batch", 8), length("length", 12);
@@ -632,9 +633,10 @@ void train_gpt2(const std::string& name, bool recomputes, bool half = false) {
       ", 8, 12", ", 8, 7", half ? 2e-3 : 1e-4);
 }
 
-TEST(CudaProjects, Gpt2Trains) { train_gpt2("gpt2_train", false); }
-TEST(CudaProjects, Gpt2TrainsWithRecomputation) { train_gpt2("gpt2_recomputes", true); }
-TEST(CudaProjects, Gpt2TrainsInMixedPrecision) { train_gpt2("gpt2_bf16", false, true); }
+TEST(CudaProjects, Gpt2Trains) { train_gpt2("gpt2_train", 0, false); }
+TEST(CudaProjects, Gpt2TrainsWithDropoutInAttention) { train_gpt2("gpt2_dropout", 0.1, false); }
+TEST(CudaProjects, Gpt2TrainsWithRecomputation) { train_gpt2("gpt2_recomputes", 0, true); }
+TEST(CudaProjects, Gpt2TrainsInMixedPrecision) { train_gpt2("gpt2_bf16", 0, false, true); }
 
 TEST(CudaProjects, LeNetInfers) {
   // What the sample emits itself, with its weights.

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/targets/cuda/target.h"
 #include "graven/graven.h"
 #include "ir/diagnostic.h"
 #include "ir/json.h"
@@ -37,10 +38,15 @@ bool bless = false;
 struct Planned {
   explicit Planned(ir::Graph recorded) : graph(std::move(recorded)) {
     graph.config[std::string(ir::kDataParallel)] = true;
+    lower(target_named({}));
+  }
+  /// As one of them does.
+  Planned(ir::Graph recorded, const Target& target) : graph(std::move(recorded)) { lower(target); }
+  void lower(const Target& target) {
     ir::PassOptions options;
-    options.target = &target_named({}).passes;
+    options.target = &target.passes;
     ir::finish_passes(graph, options);
-    plan = make_plan(graph);
+    plan = make_plan(graph, target);
   }
   Simulator simulator(const Machine& machine, std::int64_t batches = 0) const {
     return Simulator(graph, plan, machine, batches);
@@ -59,10 +65,13 @@ Machine cluster(std::int64_t ranks, double bandwidth = 1e9, double latency = 0) 
 struct TrainGpt2 : nn::Graph<TrainGpt2> {
   models::GPT2LMHeadModel model;
   optim::AdamW optimizer{model.parameters(), {.lr = 1e-3, .weight_decay = 0.1}};
-  explicit TrainGpt2(std::int64_t layers)
-      : model(
-            child("model", models::GPT2LMHeadModel(
-                               {.n_layer = layers, .n_head = 4, .n_embd = 64, .n_positions = 32, .vocab_size = 500}))) {
+  explicit TrainGpt2(std::int64_t layers, double attn_pdrop = 0.1)
+      : model(child("model", models::GPT2LMHeadModel({.n_layer = layers,
+                                                      .n_head = 4,
+                                                      .n_embd = 64,
+                                                      .n_positions = 32,
+                                                      .vocab_size = 500,
+                                                      .attn_pdrop = attn_pdrop}))) {
     add_optimizer(optimizer);
   }
   Tensor build(Tensor tokens, Tensor targets) {
@@ -72,8 +81,8 @@ struct TrainGpt2 : nn::Graph<TrainGpt2> {
   }
 };
 
-ir::Graph small_gpt2(std::int64_t layers = 4) {
-  TrainGpt2 graph(layers);
+ir::Graph small_gpt2(std::int64_t layers = 4, double attn_pdrop = 0.1) {
+  TrainGpt2 graph(layers, attn_pdrop);
   graph.compile(spec({2, 32}, i64, "tokens"), spec({2, 32}, i64, "targets"));
   const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "simulate_gpt2" / std::to_string(layers);
   fs::create_directories(folder);
@@ -395,8 +404,8 @@ TEST(Pipeline, OfEqualLayersHasTheBubblesOfTheFormula) {
 
 // ---- tensor parallel ------------------------------------------------------------------------------------------------
 
-TEST(TensorParallel, OfATransformerIsMegatrons) {
-  Simulator s = gpt2().simulator(cluster(2, 1e12));
+/// `attention`: what its work is, node by node.
+void expect_megatrons(Simulator s, std::initializer_list<const ir::OpDef*> attention) {
   const Shards& shards = s.shards(2);
   constexpr double kActivations = 2 * 32 * 64 * 4;
   // Two sums in forward and two in backward a block; those of the last layer, of the table and of the loss besides.
@@ -412,15 +421,18 @@ TEST(TensorParallel, OfATransformerIsMegatrons) {
   EXPECT_EQ(others, 1u) << "the loss";
   EXPECT_EQ(shards.cut, 4 * 4 + 1u);
   // Attention is of heads: its products have half of the work.
+  std::size_t found = 0;
   for (const WorkStep& step : s.workload().forward) {
     const ir::Node& node = s.workload().graph.nodes[at(step.node)];
     const double work = shards.work[at(step.position)];
-    if (node.is(ir::kMatmul) || node.is(ir::kSoftmax)) {
+    if (std::any_of(attention.begin(), attention.end(), [&](const ir::OpDef* op) { return node.is(*op); })) {
       EXPECT_EQ(work, 0.5);
+      ++found;
     } else if (node.is(ir::kLayerNorm)) {
       EXPECT_EQ(work, 1.0);
     }
   }
+  EXPECT_GE(found, 4u);
   // Matrices and the table are in halves, norms are not.
   for (std::size_t i = 0; i < s.workload().parameters.size(); ++i) {
     const std::string& name = s.workload().graph.value(s.workload().parameters[i].value).name;
@@ -434,6 +446,12 @@ TEST(TensorParallel, OfATransformerIsMegatrons) {
     if (three.workload().graph.nodes[at(step.node)].is(ir::kSoftmax)) {
       EXPECT_EQ(three.shards(3).work[at(step.position)], 1.0);
     }
+}
+
+TEST(TensorParallel, OfATransformerIsMegatrons) {
+  expect_megatrons(gpt2().simulator(cluster(2, 1e12)), {&ir::kMatmul, &ir::kSoftmax});
+  const Planned on_cuda(small_gpt2(4, 0), cuda_target());
+  expect_megatrons(on_cuda.simulator(cluster(2, 1e12)), {&ir::kAttention});
 }
 
 TEST(TensorParallel, OfConvolutionsGoesByChannels) {
