@@ -10,6 +10,8 @@
 
 #include "codegen/plan/plan.h"
 #include "codegen/targets/cuda/target.h"
+#include "ir/diagnostic.h"
+#include "ir/ops.h"
 #include "ir/passes/pass.h"
 
 namespace graven::codegen {
@@ -101,6 +103,24 @@ TEST(Attention, StoresNoScoresOnCuda) {
     EXPECT_GT(before.matrices, 0);
     EXPECT_LT(found.bytes, before.bytes);
   }
+}
+
+TEST(Attention, OnCudaHasItsLimits) {
+  const auto refusal = [](DType dtype, std::int64_t size) -> std::string {
+    ir::Graph graph;
+    const ir::ValueId x = graph.add_input("x", {dtype, {3, size}});
+    const ir::ValueId y = graph.add_node(ir::kAttention, {x, x, x}, {}, {})[0];
+    graph.outputs = {y};
+    try {
+      (void)make_plan(graph, cuda_target());
+    } catch (const UserError& e) {
+      return e.message();
+    }
+    return "none";
+  };
+  EXPECT_EQ(refusal(DType::f32, 128), "none");
+  EXPECT_EQ(refusal(DType::f32, 129), "the CUDA kernel attention takes queries of up to 128 numbers, got 129");
+  EXPECT_EQ(refusal(DType::f64, 8), "the CUDA kernel attention does not take f64[3,8] (x): convert with to(f32)");
 }
 
 }  // namespace
