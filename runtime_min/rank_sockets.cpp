@@ -169,7 +169,12 @@ class SocketEngine final : public RankEngine {
     const Addresses addresses(is_local ? place.address.c_str() : nullptr, place.port, true);
     Socket listener;
     int error = 0;
-    for (const addrinfo* a = addresses.list; a != nullptr && !listener; a = a->ai_next) {
+    // One of IPv6 hears who comes by IPv4 as well.
+    std::vector<const addrinfo*> list;
+    for (const addrinfo* a = addresses.list; a != nullptr; a = a->ai_next) list.push_back(a);
+    std::stable_partition(list.begin(), list.end(), [](const addrinfo* a) { return a->ai_family == AF_INET6; });
+    for (const addrinfo* const a : list) {
+      if (listener) break;
       Socket socket(::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol));
       const int on = 1, off = 0;
       if (socket) (void)::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -182,59 +187,91 @@ class SocketEngine final : public RankEngine {
     if (!listener)
       fail_on_meeting(place, "a port that is free, for the other ranks to come to",
                       std::string(std::strerror(error)) + "; MASTER_PORT chooses another");
-    std::vector<Socket> strangers;  // that have not said who they are
+    std::vector<Stranger> strangers;
     const Stopwatch watch;
     while (static_cast<int>(others_.size()) + 1 < size) {
       std::vector<pollfd> polled = {{listener.fd(), POLLIN, 0}};
-      for (const Socket& s : strangers) polled.push_back({s.fd(), POLLIN, 0});
+      for (const Stranger& s : strangers) polled.push_back({s.socket.fd(), POLLIN, 0});
       (void)::poll(polled.data(), polled.size(), 100);
       for (std::size_t i = strangers.size(); i-- > 0;)
-        if (polled[i + 1].revents != 0) {
-          Socket socket = std::move(strangers[i]);
+        if (polled[i + 1].revents != 0 && !admit(place, strangers[i]))
           strangers.erase(strangers.begin() + static_cast<std::ptrdiff_t>(i));
-          admit(place, std::move(socket));
-        }
       if ((polled[0].revents & POLLIN) != 0)
         if (Socket socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC)); socket) {
           prepare(socket.fd());
-          strangers.push_back(std::move(socket));
+          strangers.push_back({std::move(socket)});
         }
       if (watch.seconds() > limit)
         fail_on_meeting(place, std::to_string(size) + " ranks within " + std::to_string(static_cast<int>(limit)) + " s",
-                        std::to_string(others_.size() + 1));
+                        std::to_string(others_.size() + 1) + "; MASTER_ADDR names the first rank's machine");
     }
     std::sort(others_.begin(), others_.end(), [](const Other& a, const Other& b) { return a.rank < b.rank; });
     const Header welcome{.kind = Header::Kind::welcome, .bytes = static_cast<std::uint64_t>(size)};
     for (const Other& other : others_)
       put(limit, other, {reinterpret_cast<const std::byte*>(&welcome), sizeof welcome});
   }
-  /// Who says that it is a rank is one; anybody else is sent away.
-  void admit(const RankPlace& place, Socket socket) {
-    Header hello;
-    if (::recv(socket.fd(), &hello, sizeof hello, 0) != sizeof hello || hello.magic != Header{}.magic) return;
+  /// One that has not said who it is.
+  struct Stranger {
+    Socket socket;
+    Header hello = {};
+    std::size_t got = 0;
+  };
+  /// Who says that it is a rank is one; anybody else is sent away. Whether it has still to say so.
+  bool admit(const RankPlace& place, Stranger& stranger) {
+    Header& hello = stranger.hello;
+    const ssize_t got = ::recv(stranger.socket.fd(), reinterpret_cast<std::byte*>(&hello) + stranger.got,
+                               sizeof hello - stranger.got, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return true;
+    if (got <= 0) return false;
+    stranger.got += static_cast<std::size_t>(got);
+    if (stranger.got < sizeof hello) return true;
+    if (hello.magic != Header{}.magic) return false;
     require_hello(place, hello, Header::Kind::hello);
     const auto is_same = [&](const Other& other) { return other.rank == hello.number; };
     if (hello.number < 1 || hello.number >= size || std::any_of(others_.begin(), others_.end(), is_same))
       fail_on_meeting(place, "each rank from 1 to " + std::to_string(size - 1) + " once",
                       "another " + std::to_string(hello.number));
-    others_.push_back({hello.number, std::move(socket)});
+    others_.push_back({hello.number, std::move(stranger.socket)});
+    return false;
   }
 
+  /// None, and why, where nobody answers there within so many seconds.
+  static Socket reach(const addrinfo& address, double seconds, std::string& why) {
+    Socket socket(::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, address.ai_protocol));
+    int error = socket ? 0 : errno;
+    if (socket) {
+      prepare(socket.fd());
+      if (::connect(socket.fd(), address.ai_addr, address.ai_addrlen) != 0) error = errno;
+    }
+    if (error == EINPROGRESS) {
+      pollfd polled = {socket.fd(), POLLOUT, 0};
+      socklen_t length = sizeof error;
+      if (::poll(&polled, 1, static_cast<int>(seconds * 1000) + 1) <= 0)
+        error = ETIMEDOUT;
+      else if (::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length) != 0)
+        error = errno;
+    }
+    if (error == 0) return socket;
+    why = std::strerror(error);
+    return {};
+  }
   void reach_first(const RankPlace& place, double limit) {
     const Stopwatch watch;
     std::string why;
     while (others_.empty()) {
       if (watch.seconds() > limit)
-        fail_on_meeting(place, "the first rank within " + std::to_string(static_cast<int>(limit)) + " s", why);
-      const Addresses addresses(place.address.c_str(), place.port, false);
-      for (const addrinfo* a = addresses.list; a != nullptr && others_.empty(); a = a->ai_next) {
-        Socket socket(::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol));
-        if (!socket || ::connect(socket.fd(), a->ai_addr, a->ai_addrlen) != 0) {
-          why = std::strerror(errno);
-          continue;
-        }
-        prepare(socket.fd());
-        others_.push_back({0, std::move(socket)});
+        fail_on_meeting(place,
+                        "the first rank within " + std::to_string(static_cast<int>(limit)) +
+                            " s, on the machine that MASTER_ADDR names",
+                        why);
+      // A name may be known only once the first rank's machine is up.
+      try {
+        const Addresses addresses(place.address.c_str(), place.port, false);
+        for (const addrinfo* a = addresses.list; a != nullptr && others_.empty(); a = a->ai_next)
+          if (Socket socket = reach(*a, std::max(limit - watch.seconds(), 0.01), why); socket)
+            others_.push_back({0, std::move(socket)});
+      } catch (const Error& e) {
+        why = e.found();
       }
       if (others_.empty()) ::usleep(20'000);
     }
@@ -305,7 +342,7 @@ class SocketEngine final : public RankEngine {
     Header next;
     const ssize_t got = ::recv(other.socket.fd(), &next, sizeof next, MSG_PEEK | MSG_DONTWAIT);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) return Header{};
-    if (got == sizeof next && next.kind == Header::Kind::end) return next;
+    if (got == sizeof next && next.magic == Header{}.magic && next.kind == Header::Kind::end) return next;
     return std::nullopt;
   }
   void require(const Other& other) const {
@@ -341,6 +378,7 @@ RankPlace rank_place() {
   constexpr const char* kLaunchers[][2] = {{"RANK", "WORLD_SIZE"},
                                            {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                            {"PMI_RANK", "PMI_SIZE"},
+                                           {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
                                            {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};
   RankPlace place;
   for (const auto& [rank, size] : kLaunchers) {

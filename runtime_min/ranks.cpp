@@ -481,6 +481,10 @@ void Ranks::gather_rows(const void* own, void* rows, std::size_t bytes) {
 Ranks::Ranks() {
   if (connect != nullptr) {
     engine_ = connect();
+    if (const int size = launched_processes(); engine_ == nullptr && size > 1)
+      throw Error("ranks", "",
+                  "a launcher that says which process each is: RANK and WORLD_SIZE, or as mpirun and srun do",
+                  "one that has started " + std::to_string(size) + ", each of which would train for itself");
   } else if (const int size = launched_processes(); size > 1) {
     throw Error("ranks", "",
                 "a program that is built with -DGRAVEN_MPI=ON, of a graph that was made for ranks "

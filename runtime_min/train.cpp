@@ -268,8 +268,9 @@ void Trainer::start() {
   const bool chosen = options_.execution.on_device || options_.execution.threads > 0;
   number_ = chosen ? number : std::max(number / sharing, 1);
   // Each rank has a device of its own, where nobody says which.
-  if (options_.execution.on_device && ranks_.size() > 1 && !arguments_.given("device"))
-    number_ = ranks_.place_on_machine() % std::max(model_.devices(), 1);
+  if (options_.execution.on_device && ranks_.size() > 1)
+    if (const int place = ranks_.place_on_machine(); !arguments_.given("device"))
+      number_ = place % std::max(model_.devices(), 1);
   model_.start(number_);
   if (options_.execution.no_cuda_graph) model_.use_cuda_graph(false);
   weights_ = model_.weights();
@@ -1370,15 +1371,17 @@ int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults
       throw UsageError("--profile", "", "one process, which runs all stages of the pipeline",
                        std::to_string(ranks->size()) + " ranks");
     Trainer trainer(model, options, arguments);
-    if (options.bench > 0 || options.bench_seconds > 0) {
+    int status = 0;
+    if (options.bench > 0 || options.bench_seconds > 0)
       trainer.bench();
-      return 0;
-    }
-    if (arguments.given("profile") && options.data.path.empty()) {
+    else if (arguments.given("profile") && options.data.path.empty())
       trainer.profile();
-      return 0;
-    }
-    return trainer.run();
+    else
+      status = trainer.run();
+    // Nobody goes before all are done: to who still waits, it would be gone.
+    double done = 0;
+    ranks->sum(&done, 1);
+    return status;
   } catch (const UsageError& error) {
     return fail(error, 2);
   } catch (const std::exception& error) {

@@ -55,6 +55,8 @@ struct Collectives {
   /// By the calls since this was asked for, and another's.
   virtual SentByRank take_sent() = 0;
   virtual void add_sent(const SentByRank& sent) = 0;
+  /// An error where they have parted: what was recorded with them may not be replayed.
+  virtual void require_together() const = 0;
   /// As cudaStreamSynchronize() and cudaEventSynchronize(), but an error where another rank is gone, for which a stream
   /// would wait for ever.
   virtual void wait(cudaStream_t stream) = 0;

@@ -134,6 +134,7 @@ class NcclCollectives final : public Collectives {
   }
   ~NcclCollectives() {
     context_.set_collectives(nullptr);
+    if (aborting_.joinable()) aborting_.join();
     if (communicator_ != nullptr) (void)Nccl::library().destroy(communicator_);
     if (ready_ != nullptr) (void)cudaEventDestroy(ready_);
     if (done_ != nullptr) (void)cudaEventDestroy(done_);
@@ -145,7 +146,14 @@ class NcclCollectives final : public Collectives {
   int rank() const override { return processes_.rank; }
   int size() const override { return processes_.size; }
   bool is_last_part() const override { return is_last_; }
-  void begin_part(bool is_last) { is_last_ = is_last; }
+  /// What a step before has begun, and an error has kept from being sent, is none of this one's.
+  void begin_part(bool is_last) {
+    is_last_ = is_last;
+    bucket_.clear();
+    bucket_bytes_ = 0;
+    is_begun_ = false;
+  }
+  void require_together() const override { (void)communicator(); }
 
   void start_mean(float* x, std::int64_t n) override { start(x, n, false); }
   void start_mean(double* x, std::int64_t n) override { start(x, n, false); }
@@ -207,8 +215,22 @@ class NcclCollectives final : public Collectives {
   }
 
   Nccl::Communicator* communicator() const {
-    if (communicator_ == nullptr) throw CudaError("NCCL: the ranks have parted");
+    if (communicator_ == nullptr) throw CudaError("NCCL: the ranks have parted, and this one cannot go on");
     return communicator_;
+  }
+  /// Calls that go to the device as one. Whatever happens within, the group ends: it is the thread's.
+  template <class Calls>
+  static void as_one(const Calls& calls) {
+    struct Group {
+      Group() { GRAVEN_NCCL(Nccl::library().group_start()); }
+      ~Group() {
+        if (open) (void)Nccl::library().group_end();
+      }
+      bool open = true;
+    } group;
+    calls();
+    group.open = false;
+    GRAVEN_NCCL(Nccl::library().group_end());
   }
   void count(double bytes, double times) { sent_.add({1, bytes, bytes * times}); }
 
@@ -225,8 +247,14 @@ class NcclCollectives final : public Collectives {
     if (bucket_.empty()) return;
     GRAVEN_CUDA(cudaEventRecord(ready_, context_.stream()));
     GRAVEN_CUDA(cudaStreamWaitEvent(stream_, ready_, 0));
+    as_one([&] { send_tensors(); });
+    bucket_.clear();
+    bucket_bytes_ = 0;
+    ++sent_.messages;
+    is_begun_ = true;
+  }
+  void send_tensors() {
     const Nccl& nccl = Nccl::library();
-    GRAVEN_NCCL(nccl.group_start());
     for (const Tensor& t : bucket_)
       if (!t.is_shared)
         GRAVEN_NCCL(nccl.all_reduce(t.data, t.data, static_cast<std::size_t>(t.count), t.type, Nccl::mean,
@@ -237,19 +265,11 @@ class NcclCollectives final : public Collectives {
       else
         reduce_shards_on(stream_, static_cast<double*>(t.data) + first_of_shard(t.count, rank(), size()),
                          static_cast<const double*>(t.data), t.count);
-    GRAVEN_NCCL(nccl.group_end());
-    bucket_.clear();
-    bucket_bytes_ = 0;
-    ++sent_.messages;
-    is_begun_ = true;
   }
 
   template <class T>
   void reduce_shards(T* shard, const T* x, std::int64_t n) {
-    const Nccl& nccl = Nccl::library();
-    GRAVEN_NCCL(nccl.group_start());
-    reduce_shards_on(context_.stream(), shard, x, n);
-    GRAVEN_NCCL(nccl.group_end());
+    as_one([&] { reduce_shards_on(context_.stream(), shard, x, n); });
     count(static_cast<double>(n) * sizeof(T), 1 - 1.0 / size());
   }
   /// Within a group. The last shards are shorter, for which the library's own call has no words.
@@ -262,13 +282,12 @@ class NcclCollectives final : public Collectives {
   }
   template <class T>
   void gather_shards(T* whole, const T* shard, std::int64_t n) {
-    const Nccl& nccl = Nccl::library();
-    GRAVEN_NCCL(nccl.group_start());
-    each_shard(n, [&](int root, std::int64_t first, std::size_t elements) {
-      GRAVEN_NCCL(nccl.broadcast(shard, whole + first, elements, Nccl::type_of(whole), root, communicator(),
-                                 context_.stream()));
+    as_one([&] {
+      each_shard(n, [&](int root, std::int64_t first, std::size_t elements) {
+        GRAVEN_NCCL(Nccl::library().broadcast(shard, whole + first, elements, Nccl::type_of(whole), root,
+                                              communicator(), context_.stream()));
+      });
     });
-    GRAVEN_NCCL(nccl.group_end());
     count(static_cast<double>(n) * sizeof(T), 1 - 1.0 / size());
   }
   template <class Call>
@@ -294,11 +313,13 @@ class NcclCollectives final : public Collectives {
     try {
       processes_.require_others(seconds);
       int error = Nccl::success;
-      GRAVEN_NCCL(Nccl::library().get_async_error(communicator_, &error));
+      GRAVEN_NCCL(Nccl::library().get_async_error(communicator(), &error));
       if (error != Nccl::in_progress) GRAVEN_NCCL(error);
     } catch (...) {
-      // What waits on the device ends by this alone.
-      if (communicator_ != nullptr) (void)Nccl::library().abort(std::exchange(communicator_, nullptr));
+      // What waits on the device ends by this alone. It returns when no recorded call is left, which is when whoever
+      // has recorded them gives up.
+      if (communicator_ != nullptr)
+        aborting_ = std::thread([of = std::exchange(communicator_, nullptr)] { (void)Nccl::library().abort(of); });
       throw;
     }
   }
@@ -308,7 +329,8 @@ class NcclCollectives final : public Collectives {
 
   CudaContext& context_;
   const Processes processes_;
-  Nccl::Communicator* communicator_ = nullptr;
+  Nccl::Communicator* communicator_ = nullptr;  ///< nullptr: the ranks have parted
+  std::thread aborting_;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t ready_ = nullptr, done_ = nullptr;
   bool is_last_ = true;

@@ -40,6 +40,7 @@ class RecordedCalls {
       GRAVEN_CUDA(cudaGraphExecDestroy(std::exchange(recorded.executable, nullptr)));
     }
     Collectives* const ranks = context.collectives();
+    if (ranks != nullptr) ranks->require_together();
     if (recorded.executable == nullptr) {
       const SentByRank before = ranks != nullptr ? ranks->take_sent() : SentByRank{};
       recorded.executable = record(context, calls);

@@ -2,6 +2,7 @@
 #include "runtime_min/rank_sockets.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -128,13 +129,13 @@ TEST(RankSockets, WhoDoesNotMeet) {
   const int at = port();
   const std::string where = "ranks: at 127.0.0.1, port " + std::to_string(at) + ": ";
   EXPECT_EQ(meet({.rank = 0, .size = 3, .address = "127.0.0.1", .port = at}, 0.2),
-            where + "expected 3 ranks within 0 s, found 1");
-  EXPECT_EQ(meet({.rank = 2, .size = 3, .address = "127.0.0.1", .port = at}, 0.2),
-            where + "expected the first rank within 0 s, found Connection refused");
-  EXPECT_NE(
-      meet({.rank = 1, .size = 2, .address = "no.such.machine.invalid", .port = at}, 0.2)
-          .find("MASTER_ADDR: expected the address of the first rank's machine, found \"no.such.machine.invalid\""),
-      std::string::npos);
+            where + "expected 3 ranks within 0 s, found 1; MASTER_ADDR names the first rank's machine");
+  EXPECT_EQ(
+      meet({.rank = 2, .size = 3, .address = "127.0.0.1", .port = at}, 0.2),
+      where + "expected the first rank within 0 s, on the machine that MASTER_ADDR names, found Connection refused");
+  EXPECT_NE(meet({.rank = 1, .size = 2, .address = "no.such.machine.invalid", .port = at}, 0.2)
+                .find("on the machine that MASTER_ADDR names, found \"no.such.machine.invalid\": "),
+            std::string::npos);
   // Two with one rank; and one that has other ranks in mind.
   for (const auto& [rank, size, expected] :
        {std::tuple{1, 3, "expected each rank from 1 to 2 once, found another 1"},
@@ -153,18 +154,43 @@ TEST(RankSockets, WhoDoesNotMeet) {
   }
 }
 
+TEST(RankSockets, StrangersAreSentAway) {
+  const int at = port();
+  const auto place = [&](int rank) { return RankPlace{.rank = rank, .size = 2, .address = "127.0.0.1", .port = at}; };
+  std::thread first([&] {
+    const auto engine = connect_by_sockets(place(0), kLimit);
+    char text = 'a';
+    engine->broadcast(kLimit, &text, 1);
+  });
+  // One says nothing, one speaks of something else, one goes at once.
+  std::vector<int> strangers;
+  for (const std::string said : {"", "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", "gone"}) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(at));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    for (int i = 0; i < 200 && ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0; ++i)
+      ::usleep(10000);
+    ASSERT_EQ(::send(fd, said.data(), said.size(), MSG_NOSIGNAL), static_cast<ssize_t>(said.size()));
+    if (said == "gone")
+      ::close(fd);
+    else
+      strangers.push_back(fd);
+  }
+  const auto second = connect_by_sockets(place(1), kLimit);
+  char text = 'b';
+  second->broadcast(kLimit, &text, 1);
+  EXPECT_EQ(text, 'a');
+  first.join();
+  for (const int fd : strangers) ::close(fd);
+}
+
 TEST(RankSockets, TheEnvironmentSaysWhoIsWho) {
-  const char* const kAll[] = {"RANK",
-                              "WORLD_SIZE",
-                              "OMPI_COMM_WORLD_RANK",
-                              "OMPI_COMM_WORLD_SIZE",
-                              "PMI_RANK",
-                              "PMI_SIZE",
-                              "SLURM_PROCID",
-                              "SLURM_STEP_NUM_TASKS",
-                              "MASTER_ADDR",
-                              "MASTER_PORT",
-                              "TORCHELASTIC_USE_AGENT_STORE"};
+  const char* const kAll[] = {
+      "RANK",        "WORLD_SIZE",   "OMPI_COMM_WORLD_RANK",        "OMPI_COMM_WORLD_SIZE", "PMI_RANK",
+      "PMI_SIZE",    "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",        "MV2_COMM_WORLD_RANK",  "MV2_COMM_WORLD_SIZE",
+      "MASTER_ADDR", "MASTER_PORT",  "TORCHELASTIC_USE_AGENT_STORE"};
   const struct {
     std::map<std::string, std::string> environment;
     std::string expected;  ///< "rank of size at address:port", or the error
@@ -175,6 +201,7 @@ TEST(RankSockets, TheEnvironmentSaysWhoIsWho) {
        "1 of 2 at 127.0.0.1:1235"},
       {{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}, "1 of 2 at 127.0.0.1:29500"},
       {{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, "0 of 2 at 127.0.0.1:29500"},
+      {{{"MV2_COMM_WORLD_RANK", "1"}, {"MV2_COMM_WORLD_SIZE", "4"}}, "1 of 4 at 127.0.0.1:29500"},
       {{{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "4"}}, "1 of 4 at 127.0.0.1:29500"},
       {{{"WORLD_SIZE", "4"}}, "0 of 1 at 127.0.0.1:29500"},
       {{{"RANK", "2"}, {"WORLD_SIZE", "2"}}, "RANK: expected a rank below WORLD_SIZE, 2, found 2"},

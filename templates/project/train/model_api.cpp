@@ -144,6 +144,20 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   { constexpr std::size_t at = offset; evaluation_buf.name = reinterpret_cast<dtype*>(arena->data() + at); }
 #include "evaluation_plan.h"
 {% endif %}
+{% if data_parallel and on_device %}
+    runtime::Ranks::use(runtime::connect_by_sockets);
+    if (const runtime::Ranks& all = runtime::Ranks::all(); all.size() > 1)
+      ranks.emplace(device.execution(),
+                    NcclCollectives::Processes{
+                        .rank = all.rank(),
+                        .size = all.size(),
+                        .broadcast = [](void* x, std::size_t bytes) { runtime::Ranks::all().broadcast(x, bytes); },
+                        .require_others = [](double seconds) { runtime::Ranks::all().require_others(seconds); }});
+{% if length(symbols) > 0 %}
+    // Ranks may have batches of different sizes, and all of them have to record, or none.
+    if (ranks) device.record_calls(false);
+{% endif %}
+{% endif %}
 {% if on_device %}
     device.rehearse([&] {
       const Step step = whole_step();
@@ -154,16 +168,6 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
       program.evaluate(EvaluationStep{device.execution(), in, param, evaluation_buf});
 {% endif %}
     });
-{% endif %}
-{% if data_parallel and on_device %}
-    runtime::Ranks::use(runtime::connect_by_sockets);
-    if (const runtime::Ranks& all = runtime::Ranks::all(); all.size() > 1)
-      ranks.emplace(device.execution(),
-                    NcclCollectives::Processes{
-                        .rank = all.rank(),
-                        .size = all.size(),
-                        .broadcast = [](void* x, std::size_t bytes) { runtime::Ranks::all().broadcast(x, bytes); },
-                        .require_others = [](double seconds) { runtime::Ranks::all().require_others(seconds); }});
 {% endif %}
   }
 {% if data_parallel and on_device %}
@@ -721,7 +725,11 @@ void Model::write_back_gradients() {
 }
 
 {% endif %}
+{% if data_parallel and on_device and length(symbols) > 0 %}
+void Model::use_cuda_graph(bool on) { memory_->device.record_calls(on && !memory_->ranks); }
+{% else %}
 void Model::use_cuda_graph(bool on) { memory_->device.record_calls(on); }
+{% endif %}
 int Model::device_count() { return Device::count(); }
 
 void Model::use_stream(CUstream_st* stream) {

@@ -92,6 +92,7 @@ struct Communicator {
   cudaStream_t last_stream = nullptr;
   std::weak_ptr<cuda_on_cpu::Recording> recording = {};
   std::atomic<bool> aborted = false;
+  std::atomic<int> recorded = 0;  ///< groups in graphs that there are
 };
 
 namespace {
@@ -196,9 +197,15 @@ void enqueue_group() {
   cuda_on_cpu::count_library_call();
   Communicator& c = *communicator_of_group;
   const std::shared_ptr<cuda_on_cpu::Recording> recording = cuda_on_cpu::existing(stream_of_group)->recording;
+  // As with the library, neither the end nor the abortion of a communicator is over while graphs have calls of it.
+  std::shared_ptr<void> counted;
+  if (recording != nullptr) {
+    ++c.recorded;
+    counted = std::shared_ptr<void>(nullptr, [&c](void*) { --c.recorded; });
+  }
   const std::uint64_t after = c.last_stream != stream_of_group && c.recording.lock() == recording ? c.last : 0;
   c.last = cuda_on_cpu::enqueue_attempt(
-      "ncclGroupEnd", [work = std::move(group)] { return work->advance(); }, stream_of_group, after);
+      "ncclGroupEnd", [work = std::move(group), counted] { return work->advance(); }, stream_of_group, after);
   c.last_stream = stream_of_group;
   c.recording = recording;
   group = nullptr;
@@ -296,6 +303,7 @@ int ncclCommInitRank(Communicator** communicator, int size, UniqueId id, int ran
 int ncclCommDestroy(Communicator* c) {
   if (c == nullptr) return invalid_argument;
   c->aborted = true;  // what is still queued runs, and does nothing
+  while (c->recorded > 0) ::usleep(1000);
   if (++c->board->left == c->size) {
     std::error_code ignored;
     fs::remove_all(c->folder, ignored);
