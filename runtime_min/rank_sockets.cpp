@@ -110,7 +110,7 @@ class SocketEngine final : public RankEngine {
       send(limit, others_[0], Header::Kind::gathered, own, bytes);
       return receive(limit, others_[0], Header::Kind::gathered, all, whole);
     }
-    std::memmove(rows, own, bytes);
+    if (bytes > 0) std::memmove(rows, own, bytes);
     for (const Other& other : others_)
       receive(limit, other, Header::Kind::gathered, rows + static_cast<std::size_t>(other.rank) * bytes, bytes);
     for (const Other& other : others_) send(limit, other, Header::Kind::gathered, all, whole);
