@@ -21,10 +21,9 @@ SLOW=(
   cuda_on_cpu/Nvcc/CudaCompilePrograms.NvccTakesIt/kernels
   cuda_projects/CudaProjects.CMakeBuildsThemWithNvcc     # as CudaCompile.NvrtcTakesEveryKernel
   cuda_projects/CudaProjects.FaultsInTheTextAreNoticed   # as emit/SelfTests and cuda_on_cpu/PlantedFaults
-  cuda_projects/CudaProjects.Gpt2TrainsInMixedPrecision  # as cuda_jit/All/CudaNetworks, by another road
-  cuda_projects/CudaProjects.Gpt2TrainsWithRecomputation # as Gpt2Trains
+  cuda_projects/CudaProjects.Gpt2Trains                  # all four, as cuda_jit/All/CudaNetworks by another road
   cuda_projects/CudaProjects.LeNetInfers                 # as LeNetTrains
-  cuda_projects/CudaProjects.MobileNetV2Trains           # as Gpt2Trains and LeNetTrains
+  cuda_projects/CudaProjects.MobileNetV2Trains           # as cuda_jit/All/CudaNetworks, and LeNetTrains
   cuda_projects/CudaProjects.NvccCompilesThem
   cuda_projects/CudaProjects.PolynomialFitUpdatesInBackward  # as PolynomialFit, and emit/...UpdateInBackward...
   emit/Evaluation.TheLossOfTheLastSamplesIsTheirsHoweverLabelsGetToIt  # as ...WithIgnoredLabelsAndClassWeights

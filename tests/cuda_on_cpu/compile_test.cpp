@@ -273,7 +273,8 @@ TEST(CudaCompile, NvrtcTakesEveryKernel) {
   const Nvrtc nvrtc;
   if (!nvrtc) GTEST_SKIP() << Nvrtc::missing;
   for (const Case& c : cases())
-    for (const char* architecture : {"sm_80", "sm_90"}) {
+    for (const char* architecture : {"sm_90", "sm_80"}) {
+      if (std::string(architecture) != "sm_90" && std::getenv("GRAVEN_ALL_TESTS") == nullptr) continue;
       const std::string source =
           "#include \"kernels/cuda/" + std::string(c.header) +
           ".cuh\"\n#include \"kernels/cuda/scalar_math.cuh\"\n#include \"tests/kernels/rules.h\"\n" + kFunctors +
