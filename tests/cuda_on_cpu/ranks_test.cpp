@@ -25,25 +25,12 @@ namespace {
 namespace fs = std::filesystem;
 using codegen::ProcessResult;
 using codegen::Projects;
+using tests::Classify;
 using tests::kClasses;
 using tests::kFeatures;
 using tests::read_file;
 
 constexpr std::int64_t kBatch = 4, kSamples = 48;
-
-struct Classify : nn::Graph<Classify> {
-  nn::Sequential model =
-      child("model", nn::Sequential(nn::Linear(kFeatures, 300), nn::ReLU(), nn::BatchNorm1d(300), nn::Dropout(0.2),
-                                    nn::Linear(300, 300), nn::ReLU(), nn::Linear(300, kClasses)));
-  // Of SGD, whose steps are as large as the gradients: Adam makes steps out of gradients that are rounding alone.
-  optim::SGD optimizer{model.parameters(), {.lr = 0.05, .momentum = 0.9}};
-  Classify() { add_optimizer(optimizer); }
-  Tensor build(Tensor images, Tensor labels) {
-    Tensor loss = cross_entropy(model(images), labels);
-    loss.backward();
-    return loss;
-  }
-};
 
 /// A data parallel graph's projects, and what its ranks are started with.
 class Ranked {

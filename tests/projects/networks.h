@@ -41,6 +41,21 @@ struct AveragedPerceptron : nn::Graph<Graph> {
   }
 };
 
+/// Dropout, and a batch norm of each rank's own batch.
+struct Classify : nn::Graph<Classify> {
+  nn::Sequential model =
+      child("model", nn::Sequential(nn::Linear(kFeatures, 300), nn::ReLU(), nn::BatchNorm1d(300), nn::Dropout(0.2),
+                                    nn::Linear(300, 300), nn::ReLU(), nn::Linear(300, kClasses)));
+  // Of SGD, whose steps are as large as the gradients: Adam makes steps out of gradients that are rounding alone.
+  optim::SGD optimizer{model.parameters(), {.lr = 0.05, .momentum = 0.9}};
+  Classify() { add_optimizer(optimizer); }
+  Tensor build(Tensor images, Tensor labels) {
+    Tensor loss = cross_entropy(model(images), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
 /// Batch norms of images and of rows, of each rank's batch or of all of them together.
 template <class Norm>
 struct PicturesNet : nn::Module<PicturesNet<Norm>> {

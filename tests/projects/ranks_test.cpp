@@ -31,6 +31,7 @@ using codegen::ProcessResult;
 
 using tests::all_launchers;
 using tests::build_project;
+using tests::Classify;
 using tests::kClasses;
 using tests::kFeatures;
 using tests::Launcher;
@@ -40,20 +41,6 @@ using tests::run_ranks;
 using tests::write_data;
 
 constexpr std::int64_t kBatch = 4, kSamples = 48;
-
-struct Classify : nn::Graph<Classify> {
-  nn::Sequential model =
-      child("model", nn::Sequential(nn::Linear(kFeatures, 300), nn::ReLU(), nn::BatchNorm1d(300), nn::Dropout(0.2),
-                                    nn::Linear(300, 300), nn::ReLU(), nn::Linear(300, kClasses)));
-  // Of SGD, whose steps are as large as the gradients: Adam makes steps out of gradients that are rounding alone.
-  optim::SGD optimizer{model.parameters(), {.lr = 0.05, .momentum = 0.9}};
-  Classify() { add_optimizer(optimizer); }
-  Tensor build(Tensor images, Tensor labels) {
-    Tensor loss = cross_entropy(model(images), labels);
-    loss.backward();
-    return loss;
-  }
-};
 
 class Ranks : public testing::Test {
  protected:
