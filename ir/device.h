@@ -38,7 +38,8 @@ int cuda_device_count();
 void require_device(const Device& device);
 /// What it is called: "Intel(R) Xeon(R) CPU, 2 processors", "NVIDIA H200, sm_90"; empty where it is not there.
 std::string name_of_device(const Device& device);
-/// What computes products there: "cuBLASLt 130100"; empty on the host, whose kernels are Graven's.
+/// What computes products and convolutions there: "cuBLASLt 130100, cuDNN 91900"; empty on the host, whose kernels are
+/// Graven's.
 std::string product_library(const Device& device);
 
 /// Memory of a CUDA device, 256-byte aligned; it is given back when the last owner is gone. UserError where it is not

@@ -3,22 +3,25 @@
 //
 //   conv2d<relu>(context, config, y, x, w, bias);
 //
-// Three ways, chosen by the config alone:
+// Four ways, of which the first that can is taken:
 //
 //   pointwise   a 1x1 convolution of every pixel is a matrix product of the images as they lie.
+//   cuDNN       conv2d_cudnn.cuh: half types, and floats where the config says `tf32` and it is not depthwise, where
+//               the library is installed and has a plan.
 //   depthwise   conv2d_depthwise.cuh: no product at all; speed is that of memory.
 //   any other   conv2d_columns.cuh: the pixels under the kernel become rows of a matrix, a chunk of rows at a time, so
 //               that they stay in the device's cache, and cuBLASLt multiplies them by the weights as they are stored.
 //
 // Floats, or half types, which have no depthwise kernels and are added up in float. Products add the bias and apply
 // ReLU; other epilogues are one more pass over y. Sums are in a fixed order, and in full float precision unless the
-// config says `tf32` (products alone: depthwise kernels are as they are). The library's algorithm for a product is the
-// one that it recommends, or the config's `algorithm`, or, where that says `measured`, the fastest (cublas_lt.cuh): the
-// order of its sums is then the choice of that run.
+// config says `tf32` (but for depthwise kernels, which are as they are). A library's algorithm is the one that it
+// recommends, or the config's `algorithm`, or, where that says `measured`, the fastest (cublas_lt.cuh): the order of
+// its sums is then the choice of that run.
 #pragma once
 
 #include "../config/conv2d.h"
 #include "conv2d_columns.cuh"
+#include "conv2d_cudnn.cuh"
 #include "conv2d_depthwise.cuh"
 #include "elementwise.cuh"
 #include "epilogue.cuh"
@@ -53,7 +56,9 @@ void conv2d(CudaContext& context, const conv2d_config& config, T* y, const T* x,
   const std::int64_t rows = config.batch * config.out_height * config.out_width;
   if (detail::conv2d_is_empty(config)) {
     fill(context, fill_config{.n = rows * config.out_channels, .value = 0}, y);
-  } else if (conv2d_check_sizes(config); detail::conv2d_goes_depthwise<T>(config)) {
+  } else if (conv2d_check_sizes(config); conv2d_by_cudnn<Epilogue>(context, config, y, x, w, bias, residual)) {
+    return;
+  } else if (detail::conv2d_goes_depthwise<T>(config)) {
     if constexpr (std::is_same_v<T, float>) return conv2d_depthwise<Epilogue>(context, config, y, x, w, bias, residual);
   } else if (config.groups == 1 && (is_relu<Epilogue> || is_identity<Epilogue>)) {
     const fused_epilogue fused = is_relu<Epilogue> ? bias != nullptr ? fused_epilogue::relu_bias : fused_epilogue::relu
@@ -77,7 +82,10 @@ void conv2d_backward_input(CudaContext& context, const conv2d_config& config, T*
     const std::int64_t rows = config.batch * config.in_height * config.in_width;
     fill(context, fill_config{.n = rows * config.in_channels, .value = 0}, dx);
     epilogue<Epilogue, T>(context, rows, config.in_channels, dx, nullptr, residual);
-  } else if (conv2d_check_sizes(config); detail::conv2d_goes_depthwise<T>(config)) {
+  } else if (conv2d_check_sizes(config);
+             conv2d_by_cudnn_backward_input<Epilogue>(context, config, dx, dy, w, residual)) {
+    return;
+  } else if (detail::conv2d_goes_depthwise<T>(config)) {
     if constexpr (std::is_same_v<T, float>)
       conv2d_depthwise_backward_input<Epilogue>(context, config, dx, dy, w, residual);
   } else {
@@ -93,7 +101,9 @@ void conv2d_backward_weight(CudaContext& context, const conv2d_config& config, f
   if (conv2d_is_pointwise(config)) return linear_backward_weight(context, conv2d_pointwise(config), dw, db, dy, x);
   if (detail::conv2d_is_empty(config)) {
     fill(context, fill_config{.n = conv2d_weights(config), .value = 0}, dw);
-  } else if (conv2d_check_sizes(config); detail::conv2d_goes_depthwise<T>(config)) {
+  } else if (conv2d_check_sizes(config); conv2d_by_cudnn_backward_weight(context, config, dw, dy, x)) {
+    // but for the bias
+  } else if (detail::conv2d_goes_depthwise<T>(config)) {
     if constexpr (std::is_same_v<T, float>) conv2d_depthwise_backward_weight(context, config, dw, dy, x);
   } else {
     conv2d_by_columns_backward_weight(context, config, dw, dy, x);

@@ -166,8 +166,8 @@ __global__ void conv2d_gather_kernel(conv2d_config s, conv2d_chunk chunk, bool a
 inline constexpr int kRearrangeTile = 2048;
 
 /// to [out, taps, in] from [out, in, taps], or `Back`: a block for `tile` channels in of a channel out.
-template <bool Back, class T>
-__global__ void conv2d_rearrange_kernel(int out, int in, int taps, int tile, T* to, const T* from) {
+template <bool Back, class T, class From = T>
+__global__ void conv2d_rearrange_kernel(int out, int in, int taps, int tile, T* to, const From* from) {
   __shared__ T turned[kRearrangeTile];
   const int first = static_cast<int>(blockIdx.x) * tile, channels = first + tile < in ? tile : in - first,
             n = channels * taps;
@@ -177,16 +177,17 @@ __global__ void conv2d_rearrange_kernel(int out, int in, int taps, int tile, T* 
     if (n > kRearrangeTile) {  // more taps of one channel than there is room for
       for (int tap = static_cast<int>(threadIdx.x); tap < n; tap += static_cast<int>(blockDim.x)) {
         const std::int64_t apart = by_channels + static_cast<std::int64_t>(tap) * in;
-        to[Back ? by_taps + tap : apart] = from[Back ? apart : by_taps + tap];
+        to[Back ? by_taps + tap : apart] = static_cast<T>(from[Back ? apart : by_taps + tap]);
       }
       continue;
     }
     for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) {
       const int tap = i / channels, channel = i - tap * channels;
       if constexpr (Back)
-        turned[channel * taps + tap] = from[by_channels + static_cast<std::int64_t>(tap) * in + channel];
+        turned[channel * taps + tap] =
+            static_cast<T>(from[by_channels + static_cast<std::int64_t>(tap) * in + channel]);
       else
-        turned[i] = from[by_taps + i];
+        turned[i] = static_cast<T>(from[by_taps + i]);
     }
     __syncthreads();
     for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) {
@@ -268,8 +269,8 @@ void conv2d_each_chunk(CudaContext& context, const conv2d_config& s, bool by_cha
   }
 }
 
-template <bool Back, class T>
-void conv2d_rearrange(CudaContext& context, const conv2d_config& s, T* to, const T* from) {
+template <bool Back, class T, class From>
+void conv2d_rearrange(CudaContext& context, const conv2d_config& s, T* to, const From* from) {
   const std::int64_t in = s.in_channels / s.groups, taps = s.kernel_height * s.kernel_width;
   std::int64_t tile = kRearrangeTile / taps;
   if (tile > 32) tile = tile / 32 * 32;  // lines of 128 bytes
@@ -278,7 +279,7 @@ void conv2d_rearrange(CudaContext& context, const conv2d_config& s, T* to, const
   const LaunchShape shape{dim3(static_cast<unsigned>((in + tile - 1) / tile),
                                static_cast<unsigned>(s.out_channels < 65535 ? s.out_channels : 65535)),
                           dim3(256)};
-  launch(context, "conv2d", &conv2d_rearrange_kernel<Back, T>, shape, s.out_channels, in, taps, tile, to, from);
+  launch(context, "conv2d", &conv2d_rearrange_kernel<Back, T, From>, shape, s.out_channels, in, taps, tile, to, from);
 }
 
 template <class F, int Lanes, class T>
@@ -299,7 +300,7 @@ void conv2d_by_columns(CudaContext& context, const conv2d_config& s, T* y, const
   const bool by_channels = detail::conv2d_lists_channels(s, x);
   const detail::Conv2dWorkspace<T, T> workspace(context, by_channels ? conv2d_weights(s) : 0,
                                                 detail::conv2d_chunk_pixels(s) * row);
-  if (by_channels) detail::conv2d_rearrange<false, T>(context, s, workspace.weights, w);
+  if (by_channels) detail::conv2d_rearrange<false>(context, s, workspace.weights, w);
   detail::conv2d_each_chunk(context, s, by_channels, workspace, x, [&](std::int64_t first, std::int64_t pixels) {
     matrix_product(context,
                    matrix_product_shape{.batch = s.groups,
@@ -340,7 +341,7 @@ void conv2d_by_columns_backward_weight(CudaContext& context, const conv2d_config
                    by_channels ? workspace.weights : dw, dy + first * s.out_channels,
                    static_cast<const T*>(workspace.columns), fused_epilogue::none, nullptr, workspace.scratch);
   });
-  if (by_channels) detail::conv2d_rearrange<true, float>(context, s, dw, workspace.weights);
+  if (by_channels) detail::conv2d_rearrange<true>(context, s, dw, workspace.weights);
 }
 
 /// Chunks are whole images, or lines of one image that is too large.
@@ -355,7 +356,7 @@ void conv2d_by_columns_backward_input(CudaContext& context, const conv2d_config&
   const bool by_quads = (s.in_channels / s.groups) % 4 == 0 && aligned_for_vectors<4>(dx, residual);
   const detail::Conv2dWorkspace<T, T> workspace(context, conv2d_weights(s),
                                                 most_images * most_lines * s.out_width * row);
-  detail::conv2d_rearrange<false, T>(context, s, workspace.weights, w);
+  detail::conv2d_rearrange<false>(context, s, workspace.weights, w);
   for (chunk.image = 0; chunk.image < s.batch; chunk.image += most_images) {
     chunk.images = chunk.image + most_images < s.batch ? most_images : s.batch - chunk.image;
     for (chunk.line = 0; chunk.line < s.out_height; chunk.line += most_lines) {

@@ -17,6 +17,7 @@
 
 #include "../cpu/dtype.h"
 #include "context.cuh"
+#include "fastest.cuh"
 
 #ifndef __CUDACC_RTC__
 #include <cublasLt.h>
@@ -135,15 +136,6 @@ class CublasLt {
   using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
   static constexpr int kMeasured = 8;  ///< algorithms that are tried where they are measured
-  static constexpr int kRuns = 5;      ///< of each, behind one that is not counted
-
-  struct Event {
-    Event() { GRAVEN_CUDA(cudaEventCreate(&event)); }
-    ~Event() { (void)cudaEventDestroy(event); }
-    Event(const Event&) = delete;
-    Event& operator=(const Event&) = delete;
-    cudaEvent_t event = nullptr;
-  };
 
   /// Of a and b, of c and the bias, of the factors, and what is added up in.
   struct Types {
@@ -187,16 +179,15 @@ class CublasLt {
       GRAVEN_CUBLAS(cublasLtMatmulAlgoGetHeuristic(handle, product, b, a, c, c, preference, asked, choices, &found));
       if (found == 0) GRAVEN_CUBLAS(CUBLAS_STATUS_NOT_SUPPORTED);
       int chosen = found - 1;
-      if (settings.measured && found > 1) chosen = fastest_of(handle, s, types, choices, found, stream);
+      if (settings.measured && found > 1) chosen = fastest_algorithm(handle, s, types, choices, found, stream);
       if (choices[chosen].state != CUBLAS_STATUS_SUCCESS) chosen = 0;
       algorithm = choices[chosen].algo;
       workspace_bytes = choices[chosen].workspaceSize;
     }
 
-    /// Of algorithms, the one that takes the least time for the product, in the best of kRuns; of those that take the
-    /// same, the first. One that fails takes no part.
-    int fastest_of(cublasLtHandle_t handle, const matrix_product_shape& s, const Types& types,
-                   const cublasLtMatmulHeuristicResult_t* choices, int count, cudaStream_t stream) const {
+    /// Of algorithms, the one that takes the least time for the product.
+    int fastest_algorithm(cublasLtHandle_t handle, const matrix_product_shape& s, const Types& types,
+                          const cublasLtMatmulHeuristicResult_t* choices, int count, cudaStream_t stream) const {
       const auto bytes = [&](std::int64_t rows, std::int64_t columns, std::int64_t leading, std::int64_t stride,
                              cudaDataType_t type) {
         const std::int64_t matrix = (rows - 1) * (leading != 0 ? leading : columns) + columns;
@@ -210,33 +201,17 @@ class CublasLt {
           of_c(bytes(s.m, s.n, s.c_leading, s.c_stride, types.result)), workspace(kWorkspaceBytes);
       for (const DeviceBuffer* matrix : {&of_a, &of_b, &of_c})
         GRAVEN_CUDA(cudaMemsetAsync(matrix->data(), 0, matrix->bytes(), stream));
-      const Event start, end;
       const double one_f64 = 1, zero_f64 = 0;
       const float one_f32 = 1, zero_f32 = 0;
       const bool is_double = types.scale == CUDA_R_64F;
       const void* const one = is_double ? static_cast<const void*>(&one_f64) : &one_f32;
       const void* const zero = is_double ? static_cast<const void*>(&zero_f64) : &zero_f32;
-      int fastest = 0;
-      float least = 0;
-      bool any = false;
-      for (int i = 0; i < count; ++i) {
-        bool works = choices[i].state == CUBLAS_STATUS_SUCCESS;
-        for (int run = 0; works && run <= kRuns; ++run) {
-          GRAVEN_CUDA(cudaEventRecord(start.event, stream));
-          works = cublasLtMatmul(handle, product, one, of_b.data(), b, of_a.data(), a, zero, of_c.data(), c,
-                                 of_c.data(), c, &choices[i].algo, workspace.data(), choices[i].workspaceSize,
-                                 stream) == CUBLAS_STATUS_SUCCESS;
-          GRAVEN_CUDA(cudaEventRecord(end.event, stream));
-          GRAVEN_CUDA(cudaEventSynchronize(end.event));
-          float milliseconds = 0;
-          GRAVEN_CUDA(cudaEventElapsedTime(&milliseconds, start.event, end.event));
-          if (run == 0 || !works || (any && milliseconds >= least)) continue;  // the first loads the kernel
-          any = true;
-          least = milliseconds;
-          fastest = i;
-        }
-      }
-      return fastest;
+      return fastest_of(stream, count, [&](int i) {
+        return choices[i].state == CUBLAS_STATUS_SUCCESS &&
+               cublasLtMatmul(handle, product, one, of_b.data(), b, of_a.data(), a, zero, of_c.data(), c, of_c.data(),
+                              c, &choices[i].algo, workspace.data(), choices[i].workspaceSize,
+                              stream) == CUBLAS_STATUS_SUCCESS;
+      });
     }
 
     Product product;

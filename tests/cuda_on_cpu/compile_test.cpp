@@ -256,7 +256,7 @@ const std::vector<Case>& cases() {
       {"conv2d_columns",
        {"conv2d_columns_kernel<true, float>", "conv2d_columns_kernel<false, bfloat16>",
         "conv2d_gather_kernel<relu, 4, bfloat16>", "conv2d_gather_kernel<add, 1, float>",
-        "conv2d_rearrange_kernel<false, float>", "conv2d_rearrange_kernel<true, float>"}},
+        "conv2d_rearrange_kernel<false, float>", "conv2d_rearrange_kernel<true, float, bfloat16>"}},
       {"conv2d_depthwise",
        {"conv2d_depthwise_3x3_kernel<relu, 4, 4, 1, true>", "conv2d_depthwise_3x3_kernel<add, 1, 1, 2, false>",
         "conv2d_depthwise_kernel<relu, 4>", "conv2d_depthwise_gather_kernel<add, 1>",
@@ -298,9 +298,10 @@ TEST(CudaCompile, EveryHeaderIsCompiled) {
     bool found = false;
     for (const Case& c : cases()) found = found || name == c.header;
     // Headers of parts, compiled with the kernels that use them.
-    for (const char* part : {"block", "collectives", "columns", "context", "conv2d_shape", "cublas_lt", "device",
-                             "event_clock", "items", "key_sort", "moments", "nvtx_ranges", "recorded_calls", "rows",
-                             "scalar_math", "steps_ahead", "tensor_list", "vector"})
+    for (const char* part :
+         {"block",       "collectives",    "columns",     "context",     "conv2d_cudnn", "conv2d_shape", "cublas_lt",
+          "cudnn",       "device",         "event_clock", "fastest",     "items",        "key_sort",     "moments",
+          "nvtx_ranges", "recorded_calls", "rows",        "scalar_math", "steps_ahead",  "tensor_list",  "vector"})
       found = found || name == part;
     if (!found) missing.push_back(name);
   }

@@ -108,13 +108,14 @@ Computed run_on_cuda(const ir::Graph& graph, const std::vector<TensorData>& inpu
   }
   std::vector<std::string> link = {GRAVEN_CXX};
   link.insert(link.end(), objects.begin(), objects.end());
-  link.insert(link.end(),
-              {GRAVEN_EMULATOR, std::string(GRAVEN_BINARY_DIR) + "/libgraven.a", "-lpthread", "-o", "host"});
+  const std::string library = std::string(GRAVEN_BINARY_DIR) + "/libgraven.a";
+  link.insert(link.end(), {GRAVEN_EMULATOR, library, "-lpthread", "-rdynamic", "-o", "host"});
   run(link, folder);
   // The device's threads and blocks may run in any order: the bits are the same.
   std::string forward;
   for (const char* order : {"forward", "random:5"}) {
-    run({"/usr/bin/env", std::string("CUDA_ON_CPU_ORDER=") + order, "./host"}, folder);
+    run({"/usr/bin/env", "LD_LIBRARY_PATH=" GRAVEN_STAND_INS, std::string("CUDA_ON_CPU_ORDER=") + order, "./host"},
+        folder);
     const std::string bytes = bytes_in(folder / "outputs");
     EXPECT_TRUE(forward.empty() || bytes == forward) << "other bits in the order " << order;
     forward = bytes;

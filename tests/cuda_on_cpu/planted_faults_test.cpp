@@ -161,7 +161,7 @@ std::vector<Fault> faults() {
       {"device.cuh", "GRAVEN_CUDA(cudaMallocHost(&data_, bytes));", "data_ = std::malloc(bytes);", "recorded copy",
        "a copy of pageable memory while this thread records a graph"},
       {"event_clock.cuh", "context_->synchronize();", ";", "clock", "cudaErrorNotReady"},
-      {"cublas_lt.cuh", "GRAVEN_CUDA(cudaEventSynchronize(end.event));", ";", "measured product", "cudaErrorNotReady"},
+      {"fastest.cuh", "GRAVEN_CUDA(cudaEventSynchronize(end.event));", ";", "measured product", "cudaErrorNotReady"},
       // What the library for products is given.
       {"cublas_lt.cuh", product, with(product, "workspace_bytes", "workspace_bytes / 2"), "product",
        "a workspace of 2048 bytes for an algorithm that takes 4096"},
@@ -187,6 +187,35 @@ std::vector<Fault> faults() {
       {"cublas_lt.cuh", "set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);",
        "set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(&context));",
        "product with a bias", "cublasLtMatmul, bias: 20 bytes of device memory expected"},
+      // What the library for convolutions is given.
+      {"cudnn.cuh", "std::vector<std::int64_t>{c * h * w, 1, w * c, c}",
+       "std::vector<std::int64_t>{c * h * w, h * w, w, 1}", "convolution", "a convolution is "},
+      {"cudnn.cuh", "std::vector<std::int64_t>{c * h * w, 1, w * c, c}",
+       "std::vector<std::int64_t>{c * h * w, 1, w * c, c + 1}", "convolution", "bytes of device memory expected"},
+      {"cudnn.cuh", "tensor(weights, convolution, {s.out_channels, in, s.kernel_height, s.kernel_width})",
+       "tensor(weights, convolution, {in, s.out_channels, s.kernel_height, s.kernel_width})", "convolution",
+       "channels do not divide the image's"},
+      {"cudnn.cuh", "std::vector{s.padding_height, s.padding_width}",
+       "std::vector{s.padding_height, s.padding_width + 1}", "convolution", "y has another height or width"},
+      {"cudnn.cuh", "std::vector{workspace}", "std::vector{static_cast<void*>(static_cast<char*>(workspace) + 512)}",
+       "convolution", "cudnnBackendExecute, workspace: 4096 bytes of device memory expected"},
+      {"cudnn.cuh", "std::vector{o.image, o.weights, o.output}",
+       "std::vector{o.image, static_cast<const void*>(&o), o.output}", "convolution",
+       "tensor 2: 720 bytes of device memory expected"},
+      {"cudnn.cuh", "pointers.push_back(o.bias);", "pointers.push_back(o.output);", "convolution",
+       "the result lies upon another operand"},
+      {"cudnn.cuh", "ids.push_back(CudnnGraph::bias);", "ids.push_back(CudnnGraph::between);", "convolution",
+       "tensor 4 is not among the arguments"},
+      {"cudnn.cuh", "library_->set_stream(handle_, context.stream())", "library_->set_stream(handle_, nullptr)",
+       "convolution", "work on the default stream"},
+      {"cudnn.cuh", "note == CudnnLibrary::differs_each_time", "false", "convolution", "a convolution is "},
+      {"cudnn.cuh", "bytes > kMostWorkspaceBytes", "false", "convolution", "CUDA: out of memory"},
+      {"cudnn.cuh", "std::exchange(other.made_, nullptr)", "other.made_", "convolution", "is used that was destroyed"},
+      {"conv2d_cudnn.cuh",
+       "(address(image) | address(output) | address(bias)) % static_cast<std::uintptr_t>(alignment) != 0", "false",
+       "convolution of an image that lies anywhere", "lies elsewhere than at a multiple of 16"},
+      {"conv2d_cudnn.cuh", "of_weights + plan->workspace_bytes()", "of_weights", "convolution",
+       "cudnnBackendExecute, workspace: 4096 bytes of device memory expected"},
   };
 }
 
@@ -222,15 +251,16 @@ TEST(PlantedFaults, EveryFaultInTheText) {
   const std::string compiled = output_of(GRAVEN_CXX " -std=c++20 -w -O0 -g1 -fsanitize=thread -include '" +
                                          (folder / "planted_fault.h").string() + "' -I'" + folder.string() + "' -I'" +
                                          (source / "include").string() + "' -c -o '" + program + ".o' '" +
-                                         (source / "planted/main.cpp").string() + "' && " GRAVEN_CXX " -o '" + program +
-                                         "' '" + program + ".o' '" GRAVEN_EMULATOR "' -lpthread -ldl");
+                                         (source / "planted/main.cpp").string() + "' && " GRAVEN_CXX " -rdynamic -o '" +
+                                         program + "' '" + program + ".o' '" GRAVEN_EMULATOR "' -lpthread -ldl");
   ASSERT_EQ(compiled, "");
-  EXPECT_EQ(output_of("'" + program + "'"), "as expected\n");
+  const std::string libraries = "LD_LIBRARY_PATH='" GRAVEN_STAND_INS "' ";
+  EXPECT_EQ(output_of(libraries + "'" + program + "'"), "as expected\n");
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Fault& fault = all[i];
     const std::string refuse = fault.report == "work on the default stream" ? "CUDA_ON_CPU_DEFAULT_STREAM=refuse " : "";
     const std::string output =
-        output_of(refuse + "'" + program + "' " + std::to_string(i + 1) + " '" + fault.use + "'");
+        output_of(libraries + refuse + "'" + program + "' " + std::to_string(i + 1) + " '" + fault.use + "'");
     EXPECT_NE(output.find(fault.report), std::string::npos)
         << fault.use << " with\n"
         << fault.replacement << "\nin " << fault.file << " in the place of\n"

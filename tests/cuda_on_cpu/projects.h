@@ -109,7 +109,8 @@ class Projects {
   /// default stream.
   std::string run(const std::string& target, const std::string& program, const std::vector<std::string>& arguments,
                   const std::string& order = "") {
-    std::vector<std::string> command = {"/usr/bin/env", "CUDA_ON_CPU_DEFAULT_STREAM=refuse"};
+    std::vector<std::string> command = {"/usr/bin/env", "CUDA_ON_CPU_DEFAULT_STREAM=refuse",
+                                        "LD_LIBRARY_PATH=" GRAVEN_STAND_INS};
     if (!order.empty()) command.push_back("CUDA_ON_CPU_ORDER=" + order);
     // A race is one in every order: the self-test, and what runs in this one, tell of it.
     if (program != "selftest" && order != "forward") command.emplace_back("CUDA_ON_CPU_RACES=ignore");
@@ -218,7 +219,7 @@ class Projects {
     command.insert(command.end(), with.objects.begin(), with.objects.end());
     command.insert(command.end(), with.libraries.begin(), with.libraries.end());
     if (GRAVEN_SANITIZED) command.emplace_back("-fsanitize=address,undefined");
-    // The stand-in of NCCL, which a program opens, uses its device.
+    // The stand-ins of cuDNN and NCCL, which a program opens, use its device.
     command.insert(command.end(),
                    {std::string(GRAVEN_BINARY_DIR) + "/libgraven.a", "-lpthread", "-rdynamic", "-o", program});
     codegen::run(command, with.at);

@@ -63,7 +63,7 @@ class Ranked {
     const std::string order = start.order.empty() ? "" : "CUDA_ON_CPU_ORDER=" + start.order + " ";
     std::string text = "export WORLD_SIZE=" + std::to_string(start.ranks) +
                        " MASTER_PORT=" + std::to_string(20000 + ::getpid() % 20000) +
-                       " LD_LIBRARY_PATH=" GRAVEN_NCCL " TMPDIR=" + work().string() +
+                       " LD_LIBRARY_PATH=" GRAVEN_STAND_INS " TMPDIR=" + work().string() +
                        " CUDA_ON_CPU_DEFAULT_STREAM=refuse CUDA_ON_CPU_RACES=ignore " + order + start.environment +
                        "\n";
     for (int rank = 0; rank < start.ranks; ++rank) {

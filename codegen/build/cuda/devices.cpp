@@ -10,6 +10,7 @@
 #include "codegen/build/cuda/context.h"
 #include "codegen/build/cuda/libraries.h"
 #include "codegen/build/jit_cpu.h"
+#include "cuda_host/cudnn.cuh"
 #include "ir/data_error.h"
 #include "ir/device.h"
 #include "ir/diagnostic.h"
@@ -94,6 +95,7 @@ void make_room(int device, std::size_t bytes) {
 Lease::Lease(int device) : lock_(known(checked(device)).mutex), guard_(device) {
   Known& own = known(device);
   if (!own.context) {
+    kernels::CudnnLibrary::open = cudnn;
     own.context = std::make_unique<kernels::CudaContext>();
     // Before anything is recorded: updates are to look at it.
     (void)own.context->library<kernels::CallFaults>();
@@ -135,7 +137,7 @@ std::string name_of_device(const Device& device) {
   return device.index < cuda_device_count() ? codegen::cuda::name_of(device.index) : std::string();
 }
 std::string product_library(const Device& device) {
-  return device.is_cpu() ? std::string() : codegen::cuda::cublas_lt_version();
+  return device.is_cpu() ? std::string() : codegen::cuda::library_versions();
 }
 
 void require_device(const Device& device) {

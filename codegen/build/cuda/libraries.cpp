@@ -225,6 +225,12 @@ void* cublas_lt_function(const char* name) {
   return function;
 }
 
+void* cudnn(std::string& why) {
+  static const Opened opened = open_library({"libcudnn.so.9"});
+  if (!opened.handle) why = opened.why;
+  return opened.handle;
+}
+
 const Nvtx* nvtx() {
   const char* const asked = std::getenv("GRAVEN_NVTX");
   if (asked == nullptr || *asked == '\0' || std::string(asked) == "0") return nullptr;
@@ -262,9 +268,14 @@ std::string name_of(int device) {
   return fmt::format("{}, sm_{}", name, architecture_of(device));
 }
 
-std::string cublas_lt_version() {
-  const auto version = reinterpret_cast<std::size_t (*)()>(cublas_lt_function("cublasLtGetVersion"));
-  return fmt::format("cuBLASLt {}", version());
+std::string library_versions() {
+  using Version = std::size_t (*)();
+  const auto products = reinterpret_cast<Version>(cublas_lt_function("cublasLtGetVersion"));
+  std::string why;
+  void* const convolutions = cudnn(why);
+  const auto version =
+      convolutions ? reinterpret_cast<Version>(dlsym(convolutions, "cudnnGetVersion")) : static_cast<Version>(nullptr);
+  return fmt::format("cuBLASLt {}, {}", products(), version ? fmt::format("cuDNN {}", version()) : "no cuDNN");
 }
 
 }  // namespace graven::codegen::cuda

@@ -1,5 +1,5 @@
 // What is opened when a CUDA device is first asked for, and never before: the driver, NVRTC and cuBLASLt, each a table
-// of functions. The library needs none of them to be built, or to run on CPUs.
+// of functions; and cuDNN, when it is first of use. The library needs none of them to be built, or to run on CPUs.
 //
 //   const Driver& d = driver();            // UserError, one line, where there is none
 //   check(d.mem_alloc(&address, bytes), "cuMemAlloc");
@@ -92,6 +92,9 @@ void* cublas_lt();
 /// A function of it. UserError where it is too old to have it.
 void* cublas_lt_function(const char* name);
 
+/// The handle of libcudnn, or nullptr and why there is none: nothing needs it.
+void* cudnn(std::string& why);
+
 /// NVTX, where the environment has GRAVEN_NVTX, other than 0 or empty: libnvtx3interop.so.1 or libnvToolsExt.so.1.
 struct Nvtx {
   int (*push)(const char*) = nullptr;
@@ -104,7 +107,7 @@ const Nvtx* nvtx();
 int architecture_of(int device);
 /// "NVIDIA H200, sm_90".
 std::string name_of(int device);
-/// "cuBLASLt 130100".
-std::string cublas_lt_version();
+/// "cuBLASLt 130100, cuDNN 91900", or "cuBLASLt 130100, no cuDNN".
+std::string library_versions();
 
 }  // namespace graven::codegen::cuda

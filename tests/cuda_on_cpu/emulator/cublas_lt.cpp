@@ -5,13 +5,14 @@
 #include "cublasLt.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "cuda_on_cpu/numbers.h"
 
 // As with streams, those that were destroyed stay, so that their use is seen.
 struct cublasLtContext {
@@ -145,57 +146,20 @@ void require_apart(const void* written, std::size_t written_bytes, const char* w
     throw cuda_on_cpu::Failure(std::string("cublasLtMatmul: ") + written_name + " lies upon " + name);
 }
 
-/// Of 16 bits: a sign, `exponent_bits`, and the fraction; computed by the definition of IEEE 754.
-struct HalfFormat {
-  int exponent_bits, fraction_bits, bias;
-
-  float decode(std::uint16_t bits) const {
-    const int exponent = (bits >> fraction_bits) & ((1 << exponent_bits) - 1),
-              fraction = bits & ((1 << fraction_bits) - 1);
-    const double sign = (bits & 0x8000) != 0 ? -1 : 1;
-    if (exponent == (1 << exponent_bits) - 1) return static_cast<float>(fraction != 0 ? NAN : sign * INFINITY);
-    const double value = exponent == 0 ? std::ldexp(fraction, 1 - bias - fraction_bits)
-                                       : std::ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
-    return static_cast<float>(sign * value);
-  }
-  std::uint16_t encode(float value) const {
-    const int sign = std::signbit(value) ? 0x8000 : 0, infinity = ((1 << exponent_bits) - 1) << fraction_bits;
-    if (std::isnan(value)) return static_cast<std::uint16_t>(sign | infinity | 1 << (fraction_bits - 1));
-    const double magnitude = std::fabs(static_cast<double>(value));
-    if (magnitude == 0) return static_cast<std::uint16_t>(sign);
-    const int exponent = std::isinf(magnitude) ? bias + 1 : std::max(std::ilogb(magnitude), 1 - bias);
-    if (exponent > bias) return static_cast<std::uint16_t>(sign | infinity);
-    // In units of the last place; one too large carries into the exponent, and at the end into infinity.
-    const auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, fraction_bits - exponent)));
-    return static_cast<std::uint16_t>(sign | (((exponent + bias - 1) << fraction_bits) + units));
-  }
-};
-constexpr HalfFormat kF16{5, 10, 15}, kBf16{8, 7, 127};
-
-/// Of a factor: to TF32, 10 bits of fraction, to the nearest, ties to even.
-float rounded_to_tf32(float value) {
-  if (!std::isfinite(value)) return value;
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  bits += 0xfff + (bits >> 13 & 1);
-  bits &= ~std::uint32_t{0x1fff};
-  std::memcpy(&value, &bits, sizeof bits);
-  return value;
-}
-
 /// Element `i` of a matrix of this type, in T.
 template <class T>
 T element(const void* data, cudaDataType_t type, std::int64_t i) {
   if (type != CUDA_R_16F && type != CUDA_R_16BF) return static_cast<const T*>(data)[i];
   const std::uint16_t bits = static_cast<const std::uint16_t*>(data)[i];
-  return static_cast<T>((type == CUDA_R_16F ? kF16 : kBf16).decode(bits));
+  return static_cast<T>((type == CUDA_R_16F ? cuda_on_cpu::kF16 : cuda_on_cpu::kBf16).decode(bits));
 }
 template <class T>
 void set_element(void* data, cudaDataType_t type, std::int64_t i, T value) {
   if (type != CUDA_R_16F && type != CUDA_R_16BF)
     static_cast<T*>(data)[i] = value;
   else
-    static_cast<std::uint16_t*>(data)[i] = (type == CUDA_R_16F ? kF16 : kBf16).encode(static_cast<float>(value));
+    static_cast<std::uint16_t*>(data)[i] =
+        (type == CUDA_R_16F ? cuda_on_cpu::kF16 : cuda_on_cpu::kBf16).encode(static_cast<float>(value));
 }
 
 template <class T>
@@ -209,8 +173,9 @@ void multiply(const cublasLtMatmulDescOpaque& p, const cublasLtMatrixLayoutOpaqu
   for (std::int32_t batch = 0; batch < ld.batch; ++batch) {
     const auto factor = [&](const void* data, const cublasLtMatrixLayoutOpaque& layout, std::int64_t i) {
       const T value = element<T>(data, layout.type, batch * layout.stride + i);
-      return p.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? static_cast<T>(rounded_to_tf32(static_cast<float>(value)))
-                                                       : value;
+      return p.compute == CUBLAS_COMPUTE_32F_FAST_TF32
+                 ? static_cast<T>(cuda_on_cpu::rounded_to_tf32(static_cast<float>(value)))
+                 : value;
     };
     const auto of_a = [&](std::int64_t i) { return factor(a, la, i); };
     const auto of_b = [&](std::int64_t i) { return factor(b, lb, i); };

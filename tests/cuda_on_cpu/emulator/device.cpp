@@ -547,6 +547,7 @@ bool is_pinned(const void* address) {
 
 void count_library_call() { ++Device::instance().statistics.library_calls; }
 void count_algorithm(std::int64_t algorithm) { Device::instance().statistics.last_algorithm = algorithm; }
+void count_convolution() { ++Device::instance().statistics.convolutions; }
 static std::vector<double> delays;
 void set_algorithms(std::vector<double> milliseconds) { delays = std::move(milliseconds); }
 const std::vector<double>& algorithms() { return delays; }

@@ -14,6 +14,7 @@
 
 #include "kernels/config/conv2d.h"
 #include "kernels/cuda/clip_factor.cuh"
+#include "kernels/cuda/conv2d_cudnn.cuh"
 #include "kernels/cuda/cublas_lt.cuh"
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/elementwise.cuh"
@@ -112,6 +113,33 @@ void use_product(std::int64_t batch, std::size_t offset, bool with_bias, bool me
            static_cast<double>((batch * n - 1) * k + i + 1);
   expect("a product", c.host()[static_cast<std::size_t>(batch * m * n - 1)], sum);
 }
+/// A convolution of 3x3 in TF32, which has every number here as it is.
+void use_convolution(std::size_t offset) {
+  CudaContext context;
+  const conv2d_config config{.batch = 1,
+                             .in_height = 4,
+                             .in_width = 4,
+                             .in_channels = 4,
+                             .out_height = 4,
+                             .out_width = 4,
+                             .out_channels = 5,
+                             .kernel_height = 3,
+                             .kernel_width = 3,
+                             .padding_height = 1,
+                             .padding_width = 1,
+                             .tf32 = true};
+  const OnDevice x(64 + offset), w(180), y(80), bias(5);
+  if (!conv2d_by_cudnn<identity>(context, config, y.data(), x.data() + offset, w.data(), bias.data(), nullptr))
+    throw std::runtime_error("there is no plan");
+  context.synchronize();
+  double sum = 5;  // the last pixel's last channel: it sees two by two pixels
+  for (int line = 0; line < 2; ++line)
+    for (int column = 0; column < 2; ++column)
+      for (int channel = 0; channel < 4; ++channel)
+        sum += (((2 + line) * 4 + 2 + column) * 4 + channel + 1.0 + static_cast<double>(offset)) *
+               ((4 * 4 + channel) * 9 + line * 3 + column + 1.0);
+  expect("a convolution", y.host()[79], sum);
+}
 void use_clock() {
   CudaContext context;
   const OnDevice y(64);
@@ -159,6 +187,8 @@ const std::map<std::string, std::function<void()>> kUses = {
        use_product(1, 1, false, false);
      }},
     {"measured product", [] { use_product(1, 0, false, true); }},
+    {"convolution", [] { use_convolution(0); }},
+    {"convolution of an image that lies anywhere", [] { use_convolution(1); }},
     {"clock", use_clock},
     {"recorded copy", use_recorded_copy},
 };

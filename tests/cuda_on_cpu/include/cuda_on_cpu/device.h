@@ -29,6 +29,7 @@
 //   - a stream that waits for an event of a recording that it is no part of, or has joined one and never comes back;
 //   - arguments of cuBLASLt that the library refuses (by its status; stderr says why), or with which it would do what
 //   is not seen: what is destroyed, another device's handle, results upon operands, a workspace that is too small;
+//   - the same of cuDNN, whose stand-in (cudnn/cudnn.cpp) is a library for the program to open;
 //   - what cudaMemcpyAsync copies from the host, and the host has changed before the stream had come to it;
 //   - a race: two threads, one address of device or shared memory, at least one write, and nothing that orders them, be
 //   it a barrier, __syncwarp of both lanes, or fences around atomic or volatile accesses; with both lines. For that the
@@ -131,12 +132,13 @@ struct Statistics {
   std::int64_t bytes_to_host = 0;    ///< copied from the device
   std::int64_t bytes_allocated = 0;  ///< on the device, now
   std::int64_t bytes_pinned = 0;     ///< page-locked memory of the host, now
-  std::int64_t last_algorithm = -1;  ///< that cublasLtMatmul was given: its place among those that were recommended
+  std::int64_t last_algorithm = -1;  ///< that a library was given: its place among those that were recommended
+  std::int64_t convolutions = 0;     ///< that cuDNN has computed
 };
 Statistics statistics();
 void reset_statistics();
-/// Products take so much longer by each algorithm that cublasLtMatmulAlgoGetHeuristic recommends, in its order; it has
-/// as many as there are numbers here, and one, which takes no longer, where there is none. A negative number: an
+/// Products, and convolutions by cuDNN, take so much longer by each algorithm that the library recommends, in its order;
+/// it has as many as there are numbers here, and one, which takes no longer, where there is none. A negative number: an
 /// algorithm that is recommended and fails.
 void set_algorithms(std::vector<double> milliseconds);
 const std::vector<double>& algorithms();
@@ -228,6 +230,7 @@ bool is_pinned(const void* address);
 
 void count_library_call();
 void count_algorithm(std::int64_t algorithm);
+void count_convolution();
 void count_descriptor();
 void count_bytes_to_host(std::size_t bytes);
 
