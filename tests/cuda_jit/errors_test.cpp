@@ -34,7 +34,8 @@ std::string probe(std::vector<std::string> variables, const std::string& argumen
 class Folder {
  public:
   explicit Folder(const std::vector<std::string>& libraries)
-      : path_(fs::path(testing::TempDir()) / ("cuda_jit_libraries_" + std::to_string(getpid()))) {
+      : path_(fs::path(testing::TempDir()) /
+              ("cuda_jit_libraries_" + std::to_string(getpid()) + "_" + std::to_string(++count_))) {
     fs::create_directories(path_);
     for (const std::string& name : libraries) fs::create_symlink(fs::path(STAND_IN) / name, path_ / name);
   }
@@ -42,6 +43,7 @@ class Folder {
   std::string variable() const { return "GRAVEN_CUDA_PATH=" + path_.string(); }
 
  private:
+  static inline int count_ = 0;
   fs::path path_;
 };
 
@@ -82,6 +84,15 @@ TEST(CudaErrors, OfLibrariesNameThem) {
   EXPECT_EQ(probe({without_products.variable()}), "available: 1, devices: 2\n[2,3]\n");
   const std::string no_products = probe({without_products.variable()}, "product");
   EXPECT_NE(no_products.find("\nerror: cuBLASLt is missing ("), std::string::npos) << no_products;
+  // What can do without a library says so once.
+  EXPECT_EQ(probe({kAll}, "convolution"), "available: 1, devices: 2\n[1,1,2,2]\n");
+  const std::string no_cudnn =
+      probe({Folder({"libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13"}).variable()}, "convolution");
+  EXPECT_NE(no_cudnn.find("note: convolutions of half types, and in TF32, are computed without cuDNN, which is slower: "
+                          "libcudnn.so.9 cannot be opened ("),
+            std::string::npos)
+      << no_cudnn;
+  EXPECT_NE(no_cudnn.find("\n[1,1,2,2]\n"), std::string::npos) << no_cudnn;
 }
 
 TEST(CudaErrors, OfMemoryComeBeforeTheWork) {

@@ -147,10 +147,13 @@ TEST(CudaGraph, RoundsToTf32WhereItIsAllowed) {
     const Tensor image = full({1, 1, 3, 3}, number).to(device), kernel = full({1, 1, 3, 3}, 0.125).to(device);
     return cat({y.view({1}), leaf.grad().view({1}), conv2d(image, kernel).view({1})}, 0).detach().cpu();
   };
+  ASSERT_TRUE(cuda::is_available());
   const Tensor exact = tensor({number * number, number, number * 1.125f}), rounded = tensor({1.0f, 1.0f, 1.125f});
   for (const bool allowed : {false, true, false}) {
     cuda::allow_tf32(allowed);
+    const long long before = cuda_jit::count("stand_in_convolutions");
     EXPECT_TRUE(equal(eagerly("cuda"), allowed ? rounded : exact)) << eagerly("cuda");
+    EXPECT_EQ(cuda_jit::count("stand_in_convolutions") > before, allowed) << "by cuDNN";
     EXPECT_TRUE(equal(eagerly("cpu"), exact)) << "processors do not round";
   }
   for (const bool allowed : {false, true}) {
@@ -158,7 +161,9 @@ TEST(CudaGraph, RoundsToTf32WhereItIsAllowed) {
     ones(graph, "cuda");
     graph.allow_tf32(allowed);
     const Tensor expected = allowed ? tensor({{1.0f}, {1.125f}}) : tensor({{number}, {number * 1.125f}});
+    const long long before = cuda_jit::count("stand_in_convolutions");
     for (int call = 0; call < 3; ++call) EXPECT_TRUE(equal(graph(x("cuda")).cpu(), expected));
+    EXPECT_EQ(cuda_jit::count("stand_in_convolutions") > before, allowed);
   }
 }
 
@@ -171,7 +176,7 @@ TEST(CudaGraph, TakesTheAlgorithmsThatWereMeasured) {
   ASSERT_EQ(report.entries.size(), 2u);
   for (ir::TuningEntry& e : report.entries) {
     EXPECT_EQ(e.device, "Emulated, sm_90");
-    EXPECT_NE(e.versions.find(", cuBLASLt 130000"), std::string::npos) << e.versions;
+    EXPECT_NE(e.versions.find(", cuBLASLt 130000, cuDNN 91900"), std::string::npos) << e.versions;
     EXPECT_EQ(report.heuristics.at(e.choice), "algorithm 0");
     EXPECT_EQ(e.milliseconds.size(), 8u);
     e.chosen = "algorithm 3";

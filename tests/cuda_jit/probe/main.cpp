@@ -1,9 +1,10 @@
 // A program as users write it: a network on the device where there is one. What it prints is compared by
 // errors_test.cpp, which runs it with drivers and libraries of all kinds.
 //
-//   cuda_jit_probe           says whether there is a device, then asks for it all the same
-//   cuda_jit_probe product   a linear layer
-//   cuda_jit_probe plan      what takes more memory on the way than its inputs and results
+//   cuda_jit_probe               says whether there is a device, then asks for it all the same
+//   cuda_jit_probe product       a linear layer
+//   cuda_jit_probe convolution   of half types
+//   cuda_jit_probe plan          what takes more memory on the way than its inputs and results
 #include <graven/graven.h>
 
 #include <iostream>
@@ -18,6 +19,7 @@ struct Net : nn::Module<Net> {
   explicit Net(std::string kind) : kind(std::move(kind)) {}
   Tensor forward(Tensor x) {
     if (kind == "product") return layer(x);
+    if (kind == "convolution") return conv2d(x.to(f16).reshape({1, 1, 2, 3}), ones({1, 1, 1, 2}).to(f16));
     if (kind == "plan") return softmax(x.reshape({-1, 1}) * x.reshape({1, -1}), 1).sum(0);
     return relu(x);
   }

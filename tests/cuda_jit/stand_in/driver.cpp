@@ -195,6 +195,7 @@ Result cuGetErrorString(Result error, const char** text) {
 
 // ---- for tests
 // -------------------------------------------------------------------------------------------------------
+long long stand_in_convolutions() { return cuda_on_cpu::statistics().convolutions; }
 long long stand_in_graph_launches() { return cuda_on_cpu::statistics().graph_launches; }
 long long stand_in_allocations() { return cuda_on_cpu::statistics().allocations; }
 long long stand_in_bytes_to_host() { return cuda_on_cpu::statistics().bytes_to_host; }
