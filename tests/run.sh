@@ -2,12 +2,13 @@
 # Installs what is missing, builds everything and runs every test with ctest.
 #
 #   bash tests/run.sh               what every change passes: all tests but those of SLOW, below; those of what works on
-#                                   pointers and on foreign bytes, the kernels, the run time and the readers, under
+#                                   pointers and on foreign bytes, the kernels, the run time and its readers, under
 #                                   AddressSanitizer and UndefinedBehaviorSanitizer, too, and half a minute of fuzzing
 #                                   (where there is a clang++ with libFuzzer). What the rest works on is the standard
 #                                   library's, which checks indices (CMakeLists.txt)
-#   bash tests/run.sh --all         the slow ones, too, those within tests/projects (layouts, zero), and those of
-#                                   several ranks with each MPI that is installed: a quarter of an hour more
+#   bash tests/run.sh --all         the slow ones, too, those within other tests that look for GRAVEN_ALL_TESTS (all
+#                                   cases of CUDA's operators, layouts, zero, networks compared bit for bit), and those
+#                                   of several ranks with each MPI that is installed: half an hour more
 #   bash tests/run.sh --sanitize    as --all, with every test under these two sanitizers, and the tests of threads under
 #                                   ThreadSanitizer: three quarters of an hour more
 #   BUILD=DIR bash tests/run.sh     another build folder (default: build)
@@ -19,6 +20,7 @@ SLOW=(
   cuda_jit/CudaJitOperators                              # the cases of cuda_projects/CudaOperators, just in time
   cuda_on_cpu/Nvcc/CudaCompilePrograms.NvccTakesIt/every_kernel  # as CudaCompile.NvrtcTakesEveryKernel
   cuda_on_cpu/Nvcc/CudaCompilePrograms.NvccTakesIt/kernels
+  cuda_on_cpu/PlantedFaults.EveryBarrierThatIsLeftOut    # CudaRaces and EveryFaultInTheText know that races are told
   cuda_projects/CudaProjects.CMakeBuildsThemWithNvcc     # as CudaCompile.NvrtcTakesEveryKernel
   cuda_projects/CudaProjects.FaultsInTheTextAreNoticed   # as emit/SelfTests and cuda_on_cpu/PlantedFaults
   cuda_projects/CudaProjects.Gpt2Trains                  # all four, as cuda_jit/All/CudaNetworks by another road
@@ -66,9 +68,9 @@ compiler=()
 fuzzers=()
 if has_fuzzer; then
   compiler=(-DCMAKE_CXX_COMPILER=clang++)
-  fuzzers=(fuzzers)
+  fuzzers=(reader_fuzzers)
 else
-  echo "tests/run.sh: SKIPPED: the fuzzers (12 programs), for want of a clang++ with libFuzzer"
+  echo "tests/run.sh: SKIPPED: the fuzzers, for want of a clang++ with libFuzzer"
 fi
 cmake -S . -B "$build-sanitize" -G Ninja -DGRAVEN_SANITIZE=address "${compiler[@]}"
 if [ $sanitize = yes ]; then
@@ -78,7 +80,8 @@ if [ $sanitize = yes ]; then
   cmake --build "$build-thread" -j "$jobs" --target test_threads
   ctest --test-dir "$build-thread" --output-on-failure -L threads
 else
-  cmake --build "$build-sanitize" -j "$jobs" --target test_runtime test_kernels_baseline test_fuzz "${fuzzers[@]}"
+  cmake --build "$build-sanitize" -j "$jobs" --target test_runtime test_kernels_baseline \
+    test_fuzz_readers "${fuzzers[@]}"
   ctest --test-dir "$build-sanitize" --output-on-failure -j "$jobs" -R '^(runtime|kernels|fuzz)/'
 fi
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release

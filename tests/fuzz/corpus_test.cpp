@@ -1,5 +1,5 @@
 // The saved corpus: what once was a crash, and a few valid files of each format, through the target of its folder's
-// name.
+// name, of the list GRAVEN_FUZZ_TARGETS.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 class Corpus : public testing::TestWithParam<Target> {};
-INSTANTIATE_TEST_SUITE_P(Targets, Corpus, testing::ValuesIn(kTargets),
+INSTANTIATE_TEST_SUITE_P(Targets, Corpus, testing::ValuesIn(GRAVEN_FUZZ_TARGETS),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(Corpus, EveryEntryRuns) {

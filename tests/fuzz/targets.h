@@ -3,7 +3,7 @@
 // (GRAVEN_FUZZ_CHECK). libFuzzer drives one target a program (fuzzer.cpp); the plain tests run the saved corpus through
 // all of them (corpus_test.cpp).
 //
-//   for (const fuzz::Target& target : fuzz::kTargets) target.run(bytes);
+//   for (const fuzz::Target& target : fuzz::kReaders) target.run(bytes);
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,8 @@ struct Target {
   bool (*run)(Input input);  ///< whether it was taken; else it was refused
 };
 
-inline constexpr Target kTargets[] = {{"safetensors", safetensors},
+/// Of the run time, and of what is compiled around it.
+inline constexpr Target kReaders[] = {{"safetensors", safetensors},
                                       {"npy", npy},
                                       {"npz", npz},
                                       {"idx", idx},
@@ -44,8 +45,8 @@ inline constexpr Target kTargets[] = {{"safetensors", safetensors},
                                       {"manifest", manifest},
                                       {"arguments", arguments},
                                       {"dataset", dataset},
-                                      {"tokens", tokens},
-                                      {"graph", graph}};
+                                      {"tokens", tokens}};
+inline constexpr Target kGraphs[] = {{"graph", graph}};
 
 }  // namespace graven::fuzz
 

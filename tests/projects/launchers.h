@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "codegen/build/process.h"
 #include "graven/graven.h"
+#include "tests/all_tests.h"
 
 namespace graven::tests {
 
@@ -33,9 +33,6 @@ inline std::vector<Launcher> all_launchers() {
     if (std::filesystem::exists(l.compiler)) found.push_back(l);
   return found;
 }
-
-/// Whether the slow ones are asked for, too.
-inline bool all_tests() { return std::getenv("GRAVEN_ALL_TESTS") != nullptr; }
 
 inline std::vector<Launcher> launchers() {
   std::vector<Launcher> found = all_launchers();
