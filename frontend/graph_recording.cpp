@@ -10,6 +10,7 @@
 
 #include "frontend/graph_state.h"
 #include "frontend/random.h"
+#include "ir/analysis.h"
 #include "ir/json.h"
 #include "ir/ops.h"
 #include "ir/passes/passes.h"
@@ -235,7 +236,7 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
     fail_at(state_->name + " has an optimizer, but its build() calls backward() on no loss", recording.where);
   if (state_->optimizers.empty())
     for (const ir::Node& n : graph.nodes)
-      if (n.op->random) {
+      if (ir::is_random(n)) {
         UserError error("draws random numbers, and " + state_->name +
                         " has no optimizer: only training programs have a seed and a step");
         error.in(ir::owner_of(n.origins), std::string(n.op->name));

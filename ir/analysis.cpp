@@ -26,6 +26,12 @@ Uses::Uses(const Graph& graph) {
   for (const Donation& d : graph.donations) is_result_[d.value] = true;
 }
 
+bool is_random(const Node& node) {
+  if (!node.op->random) return false;
+  const std::size_t seed = input_range(node, InputRole::seed).begin;
+  return seed < node.inputs.size() && node.inputs[seed] != kNone;
+}
+
 ValueId factor_of(const Node& update) {
   const std::size_t input = input_of(*update.op, InputRole::factor);
   if (input == update.op->inputs.size()) return kNone;

@@ -54,6 +54,9 @@ class Uses {
   ByValue<bool> is_result_;
 };
 
+/// Whether it draws random numbers, which depend on the step's seed: it is never folded and never merged.
+bool is_random(const Node& node);
+
 /// Of an update: what it multiplies its gradients by; kNone where it takes them as they are.
 ValueId factor_of(const Node& update);
 /// The update of some of its parameters, by position in its lists.

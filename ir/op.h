@@ -268,7 +268,7 @@ struct OpDef {
   std::string (*remark)(const NodeView&) = nullptr;
   AmpClass amp = AmpClass::gray;
   bool commutative = false;
-  bool random = false;  ///< depends on the step's seed: never folded, never merged
+  bool random = false;  ///< draws random numbers where it is given a seed: ir::is_random
   /// Ranks run it together. It is begun where the node stands and done when the node's phase is: only nodes of a later
   /// phase read its results.
   bool collective = false;

@@ -542,7 +542,7 @@ class Verifier {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
       // What is done behind the update, to variables; it has neither the sizes nor the inputs of a call.
-      const bool behind_update = node.phase == Phase::update && !graph_.optimizers.empty() && !node.op->random;
+      const bool behind_update = node.phase == Phase::update && !graph_.optimizers.empty() && !is_random(node);
       if (node.phase != Phase::forward && !behind_update)
         broken(node_text(n) + " of a traced graph is of the " + std::string(ir::name(node.phase)) + " phase");
       if (behind_update)

@@ -607,8 +607,7 @@ class Builder {
       if (!n.outputs.empty() && !graph_.losses.empty() && root(plan_, graph_.losses[0].value) == n.outputs[0])
         loss = describe_node(graph_, n);
     out_.training.loss_literal = string_literal(loss);
-    out_.training.random =
-        std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const ir::Node& n) { return n.op->random; });
+    out_.training.random = std::any_of(graph_.nodes.begin(), graph_.nodes.end(), ir::is_random);
     // Of several parts backward alone has the number where nothing is random.
     out_.training.drawn_by = accumulates_ && !out_.training.random ? "" : ", own.numbers.random()";
   }

@@ -77,7 +77,11 @@ KernelCall attention_call(const NodeView& node, std::string name, std::size_t fi
                      {"offset", Dim(a.integer("offset"))},
                      {"masked_to_zero", a.flag("masked_to_zero")},
                      {"mask_repeats", mask.repeats},
-                     {"mask_rows", mask.rows}}};
+                     {"mask_rows", mask.rows},
+                     {"p", a.number("p")},
+                     {"stream", Dim(a.integer("stream"))},
+                     {"ranks", Dim(a.integer("ranks"))},
+                     {"run", Dim(a.integer("run"))}}};
 }
 
 KernelCall attention(const NodeView& node) { return attention_call(node, "attention", 0); }

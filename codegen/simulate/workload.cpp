@@ -51,7 +51,7 @@ Workload::Workload(const ir::Graph& the_graph, const Plan& the_plan)
   for (const ir::Node& node : graph.nodes) {
     if (node.phase == ir::Phase::update) break;
     std::int32_t only = -1;
-    bool is_one = !node.inputs.empty() && !node.op->random;
+    bool is_one = !node.inputs.empty() && !ir::is_random(node);
     for (const ir::ValueId v : node.inputs) {
       if (v == ir::kNone) continue;
       const std::int32_t p = parameter_read(v);

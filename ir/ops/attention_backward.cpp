@@ -3,7 +3,7 @@
 namespace graven::ir {
 
 static void infer_attention_backward(InferContext& c) {
-  ops::check_attention(c, 1);
+  ops::check_attention(c, 1, 7);
   const TensorType &dy = c.input(0), &q = c.input(1), &k = c.input(2), &y = c.input(5), &lse = c.input(6);
   c.require(dy == q && y == q, [&] {
     return "dy, y and q must be of one type, got " + dy.to_string() + ", " + y.to_string() + " and " + q.to_string();
@@ -17,16 +17,27 @@ static void infer_attention_backward(InferContext& c) {
 const OpDef kAttentionBackward{
     .name = "attention_backward",
     .doc =
-        "dq, dk, dv of attention: with the weights p = exp(scale * q k^T + mask - lse) and t = p * (dy v^T - the sum "
-        "of dy * y over a row), dq = scale * t k, dk = scale * t^T q, dv = p^T dy.",
-    .inputs = {{"dy"}, {"q"}, {"k"}, {"v"}, {.name = "mask", .optional = true}, {"y"}, {.name = "lse", .is_sum = true}},
+        "dq, dk, dv of attention: with the weights p = exp(scale * q k^T + mask - lse), m = 1 and t = p * (m * (dy "
+        "v^T) "
+        "- the sum of dy * y over a row), dq = scale * t k, dk = scale * t^T q, dv = (m * p)^T dy. With a seed and a "
+        "step m is what dropout makes of 1.",
+    .inputs = {{"dy"},
+               {"q"},
+               {"k"},
+               {"v"},
+               {.name = "mask", .optional = true},
+               {"y"},
+               {.name = "lse", .is_sum = true},
+               {.name = "seed", .role = InputRole::seed, .optional = true},
+               {.name = "step", .role = InputRole::step, .optional = true}},
     .attributes = ops::attention_attributes(),
     .outputs = {"dq", "dk", "dv"},
     .infer = infer_attention_backward,
-    .rank_layouts = [](RankRules& rules) { ops::attention_layouts(rules, 1); },
+    .rank_layouts = [](RankRules& rules) { ops::attention_layouts(rules, 1, 7); },
     .cost = [](const NodeView& node) { return ops::attention_cost(node, 1, 7); },
     .remark = ops::attention_remark,
     .amp = AmpClass::white,
+    .random = true,
     .forms = {{.shapes = {{4, 4}, {4, 4}, {4, 4}, {4, 4}, {4, 4}, {4, 4}, {4}}}},
     .cases =
         [] {
@@ -39,6 +50,7 @@ const OpDef kAttentionBackward{
                                             ops::random(ops::dtype_of_sums(d), ops::attention_rows(q), 1, 3)},
                                  .attributes = std::move(attributes),
                                  .gradient = false});
+                ops::add_numbers_of_dropout(cases.back(), 7);
               });
           return cases;
         },

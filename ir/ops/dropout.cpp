@@ -6,14 +6,7 @@
 namespace graven::ir {
 
 static void infer_dropout(InferContext& c) {
-  ops::check_random(c, 1);
-  const double p = c.attributes.number("p");
-  c.require(p >= 0 && p <= 1, "'p' must lie in [0, 1], got " + ops::text_of(p));
-  const std::int64_t run = c.attributes.integer("run");
-  if (const Dim n = c.input(0).shape.numel(); c.attributes.integer("ranks") > 1)
-    c.require(run > 0 && divide(n, run).has_value(), [&] {
-      return "'run' must divide the " + ops::count_of(n, "element") + " of a part, got " + std::to_string(run);
-    });
+  ops::check_dropout(c, c.input(0).shape, 1);
   c.output(c.input(0).dtype, c.input(0).shape);
 }
 
@@ -47,14 +40,7 @@ const OpDef kDropout{
         "(Salmon et al. 2011): nothing is "
         "stored for the gradient, which is the same operator on dy. evaluation_graph() replaces it by x.",
     .inputs = {{"x"}, {"seed", InputRole::seed}, {"step", InputRole::step}},
-    .attributes = {{"p", AttributeType::number, 0.5, "the probability of 0, in [0, 1]"},
-                   ops::stream_attribute(),
-                   {"ranks", AttributeType::integer, std::int64_t{1},
-                    "that have x in parts: an element's word is that of its place in the whole tensor",
-                    NumberRange{.least = 1}},
-                   {"run", AttributeType::integer, std::int64_t{0},
-                    "so many elements in a row are the first rank's, then the second one's, and so on",
-                    NumberRange{.least = 0}}},
+    .attributes = ops::dropout_attributes({"p", AttributeType::number, 0.5, "the probability of 0, in [0, 1]"}),
     .infer = infer_dropout,
     .gradient = gradient_dropout,
     .rank_layouts = layouts_of_dropout,

@@ -11,6 +11,18 @@ inline AttributeSpec stream_attribute() {
           "numbers"};
 }
 
+/// Of dropout of a tensor that ranks may have in parts (kernels/config/random.h).
+inline std::vector<AttributeSpec> dropout_attributes(AttributeSpec p) {
+  return {
+      std::move(p),
+      stream_attribute(),
+      {"ranks", AttributeType::integer, std::int64_t{1},
+       "that have what is dropped in parts: an element's word is that of its place in the whole tensor",
+       NumberRange{.least = 1}},
+      {"run", AttributeType::integer, std::int64_t{0},
+       "so many elements in a row are the first rank's, then the second one's, and so on", NumberRange{.least = 0}}};
+}
+
 /// Checks inputs `first` (seed) and `first + 1` (step), and the stream.
 inline void check_random(const InferContext& c, std::size_t first) {
   const TensorType expected{DType::i64, {}};
@@ -18,6 +30,18 @@ inline void check_random(const InferContext& c, std::size_t first) {
   c.require(c.input(first + 1) == expected, "step must be i64[], got " + c.input(first + 1).to_string());
   c.require(c.attributes.integer("stream") >= 0,
             "'stream' must not be negative, got " + std::to_string(c.attributes.integer("stream")));
+}
+
+/// Of dropout of what has this shape: the inputs as check_random() does, and the attributes.
+inline void check_dropout(const InferContext& c, const Shape& dropped, std::size_t first) {
+  check_random(c, first);
+  const double p = c.attributes.number("p");
+  c.require(p >= 0 && p <= 1, "'p' must lie in [0, 1], got " + text_of(p));
+  const std::int64_t run = c.attributes.integer("run");
+  if (const Dim n = dropped.numel(); c.attributes.integer("ranks") > 1)
+    c.require(run > 0 && divide(n, run).has_value(), [&] {
+      return "'run' must divide the " + count_of(n, "element") + " of a part, got " + std::to_string(run);
+    });
 }
 
 /// random_uniform and random_normal.

@@ -80,7 +80,7 @@ void accumulate_gradients(Graph& graph, const PassOptions&) {
   graph.nodes = std::move(nodes);
   const ValueId step = graph.find(kStepName);
   for (Node& node : graph.nodes)
-    if (node.op->random)
+    if (is_random(node))
       for (ValueId& v : node.inputs)
         if (v != kNone && v == step) v = graph.add_hyper(kDrawName, DType::i64);
   sort_by_phase(graph);

@@ -29,8 +29,13 @@ bool use_running_statistics(Rewriter& rewriter, Node& node) {
   return true;
 }
 
-/// dropout(x) -> x, as in PyTorch's evaluation mode.
-bool skip_dropout(Rewriter& rewriter, const Node& node) {
+/// dropout(x) -> x, as in PyTorch's evaluation mode; attention drops none of its weights.
+bool skip_dropout(Rewriter& rewriter, Node& node) {
+  if (node.is(kAttention) && is_random(node)) {
+    node.inputs.resize(input_range(node, InputRole::seed).begin);
+    for (const char* of_dropout : {"p", "stream"})
+      node.attributes.set(of_dropout, kAttention.find_attribute(of_dropout)->fallback.value());
+  }
   if (!node.is(kDropout)) return false;
   rewriter.replace(node.outputs[0], node.inputs[0]);
   return true;
@@ -39,7 +44,7 @@ bool skip_dropout(Rewriter& rewriter, const Node& node) {
 /// What else is drawn is drawn in evaluation too: the numbers of seed 0 and step 0, so that every evaluation sees the
 /// same.
 void fix_random_inputs(Rewriter& rewriter, Node& node) {
-  if (!node.op->random) return;
+  if (!is_random(node)) return;
   for (ValueId& v : node.inputs)
     if (v != kNone && rewriter.graph().value(v).kind == ValueKind::hyper)
       v = rewriter.add(kFull, {}, {{"shape", Shape{}}, {"value", 0.0}, {"dtype", DType::i64}}, node.origins,
@@ -100,7 +105,7 @@ ValueId scores_of(const Graph& evaluation) {
 bool evaluation_differs(const Graph& graph) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
     if (node.phase != Phase::forward) return false;
-    return node.op->random || (node.is(kBatchNormTraining) && node.inputs.size() > 4 && node.inputs[3] != kNone &&
+    return is_random(node) || (node.is(kBatchNormTraining) && node.inputs.size() > 4 && node.inputs[3] != kNone &&
                                node.inputs[4] != kNone);
   });
 }

@@ -69,7 +69,7 @@ class ConstantFolder {
         continue;
       }
       Known result;
-      if (node.outputs.size() == 1 && !node.op->random && !node.op->by_rank && !node.inputs.empty() &&
+      if (node.outputs.size() == 1 && !is_random(node) && !node.op->by_rank && !node.inputs.empty() &&
           evaluate(node, result)) {
         replace(node, std::move(result));
         continue;

@@ -77,7 +77,7 @@ void merge_common_subexpressions(Graph& graph, const PassOptions&) {
   seen.reserve(rewriter.old().size());
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
-    if (node.op->random || node.recomputes) {
+    if (is_random(node) || node.recomputes) {
       rewriter.keep(std::move(node));
       continue;
     }

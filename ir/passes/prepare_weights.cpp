@@ -22,7 +22,7 @@ void prepare_weights(Graph& graph, const PassOptions&) {
   for (ValueId v : graph.outputs) is_output[v] = true;
 
   for (Node& node : graph.nodes) {
-    if (node.phase == Phase::prepare || node.op->random || node.op->by_rank) {
+    if (node.phase == Phase::prepare || is_random(node) || node.op->by_rank) {
       if (node.phase == Phase::prepare)
         for (ValueId v : node.outputs) known[v] = weight[v] = true;
       continue;

@@ -7,12 +7,13 @@
 //   a causal softmax                                        attention(...; causal, offset)
 //   a softmax of scores + mask                              attention(q, k, v, mask), no mask that is learned
 //   where(mask, scores, -infinity), or the opposite         the same, of where(mask, 0, -infinity)
+//   dropout between the softmax and the product with v      attention(..., seed, step; p, stream), by the same numbers
 //   k and v repeated for each of several heads              attention of those that are repeated
 //
-// Scores or weights that anything else reads, dropout between softmax and product among it, stay as they are.
+// Scores or weights that anything else reads, before dropout or behind it, stay as they are.
 //
 // One thing changes: what a query does not see, and a hidden score, may be read or not, so that a NaN or an infinity
-// there makes a row NaN or does not.
+// there makes a row NaN or does not; and so may a NaN in a row of which dropout keeps nothing.
 #include <cmath>
 #include <map>
 #include <optional>
@@ -60,6 +61,7 @@ class Attentions {
   struct Match {
     ValueId q, k, v;
     Mask mask;
+    ValueId seed = kNone, step = kNone;
     Attributes attributes;
   };
   struct Scores {
@@ -101,7 +103,12 @@ class Attentions {
     if (!product.is(kMatmul) || product.inputs.size() != 2 || product.attributes.flag("transpose_a") ||
         product.attributes.flag("transpose_b"))
       return std::nullopt;
-    const Node* const softmax = private_maker(product.inputs[0]);
+    const Node* softmax = private_maker(product.inputs[0]);
+    const Node* const dropout = softmax != nullptr && softmax->is(kDropout) ? softmax : nullptr;
+    if (dropout != nullptr) {
+      if (dropout->phase != product.phase) return std::nullopt;
+      softmax = private_maker(dropout->inputs[0]);
+    }
     if (softmax == nullptr || !softmax->is(kSoftmax) || softmax->phase != product.phase) return std::nullopt;
     const Shape& weights = shape(product.inputs[0]);
     if (softmax->attributes.integer("dim") + 1 != static_cast<std::int64_t>(weights.rank())) return std::nullopt;
@@ -109,7 +116,7 @@ class Attentions {
     if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16) return std::nullopt;
     const std::optional<Scores> scores = find_scores(softmax->inputs[0]);
     if (!scores) return std::nullopt;
-    Match match{scores->q, scores->k, product.inputs[1], scores->mask, {}};
+    Match match{.q = scores->q, .k = scores->k, .v = product.inputs[1], .mask = scores->mask, .attributes = {}};
     const Shape& q = shape(match.q);
     if (graph_.type(match.q) != graph_.type(product.outputs[0]) ||
         !ops::attention_groups(q, shape(match.k), shape(match.v)) || q.back().value() > most_size_)
@@ -125,6 +132,12 @@ class Attentions {
                         {"causal", softmax->attributes.flag("causal")},
                         {"offset", softmax->attributes.integer("offset")},
                         {"masked_to_zero", softmax->attributes.flag("masked_to_zero")}};
+    if (dropout != nullptr) {
+      match.seed = dropout->inputs[1];
+      match.step = dropout->inputs[2];
+      for (const AttributeSpec& spec : dropout->op->attributes)
+        match.attributes.set(spec.name, dropout->attributes.at(spec.name));
+    }
     return match;
   }
 
@@ -206,7 +219,8 @@ class Attentions {
 
   void replace(Rewriter& rewriter, const Node& product, Match& match) {
     std::vector<ValueId> inputs{match.q, match.k, match.v};
-    if (match.mask.value != kNone) inputs.push_back(match.mask.value);
+    if (match.mask.value != kNone || match.seed != kNone) inputs.push_back(match.mask.value);
+    if (match.seed != kNone) inputs.insert(inputs.end(), {match.seed, match.step});
     for (ValueId& v : inputs) v = rewriter.resolve(v);
     const ValueId y = product.outputs[0];
     if (match.mask.hides) inputs[3] = as_numbers(rewriter, match.mask, inputs[3], product);

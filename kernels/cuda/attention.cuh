@@ -1,8 +1,8 @@
 // attention and its gradient, whose scores are never stored; formulas: reference/attention.h.
 //
 //   attention(context, attention_config{.matrices = 48, .queries = 1024, .keys = 1024, .size = 64, .scale = 0.125},
-//             y, lse, q, k, v, nullptr);
-//   attention_backward(context, config, dq, dk, dv, dy, q, k, v, nullptr, y, lse);
+//             y, lse, q, k, v, nullptr, nullptr, nullptr);
+//   attention_backward(context, config, dq, dk, dv, dy, q, k, v, nullptr, y, lse, nullptr, nullptr);
 //
 // Forward (Dao et al., FlashAttention, 2022; Milakov and Gimelshein, Online normalizer calculation for softmax, 2018):
 // a block has 64 queries, and goes over the keys that these see, 32 or 16 at a time. It keeps the greatest score so
@@ -11,6 +11,18 @@
 // one has keys and goes over the queries that see them, for dk and dv. Nothing is added by atomics, and who adds what
 // in which order depends on the config alone: the same bits on every run.
 //
+// Where there are a seed and a step, some weights are dropped behind the softmax, by the numbers that dropout has for
+// an element of the matrices of weights (config/random.h). With m = 0 for these and 1 / (1 - p) for the others, and the
+// weights P of a softmax without it,
+//
+//   y = (P * m) v,   dv = (P * m)^T dy,   dP = m * (dy v^T),   dS = P * (dP - D),   D_i = sum over j of P_ij dP_ij
+//
+// element by element but for the products; and D_i is still the sum of dy * y over row i, for that is the sum over j
+// and d of P_ij m_ij dy_id v_jd. lse is that of all scores. m is drawn in registers in each kernel, and never stored. A
+// counter has the words of four keys in a row: where rows begin with a counter (keys % 4 == 0), the threads that have
+// these four, lanes forward and groups in the kernel that has keys, draw one counter in turns and tell each other the
+// bits; else each draws a counter for every weight, four times the work.
+//
 // Bytes: q and y once, k and v once for each 64 queries (of the L2 cache, which holds those of a matrix: 0.5 MB at 1024
 // keys of 64 floats); of the scores nothing. These are matrices * queries * keys floats, 201 MB of 48 matrices of
 // 1024, which a product, a softmax and a product move 4 times forward. Arithmetic, in f32 whatever the
@@ -18,6 +30,8 @@
 // causal: 13 GFLOP and 45 GFLOP at these sizes, which at 60 TFLOP/s take 0.2 and 0.75 ms, more than their bytes: the
 // kernels are limited by arithmetic, and in it by what shared memory gives: a thread has 4 x 4 scores of a tile of 64 x
 // 32, for which it reads 8 vectors of 16 bytes for 64 multiplications and additions. (Tensor cores are not used.)
+// Dropout adds some 25 integer operations a weight to the 4 * size forward, and to the 6 and 8 * size of each kernel
+// backward, and no bytes: of its own it would read and write the matrices forward and backward, 805 MB of these sizes.
 //
 // Heads of up to 32, 64 or 128 numbers have kernels of their own; the rest of a tile is zeros.
 #pragma once
@@ -26,6 +40,7 @@
 #include "../cpu/dtype.h"
 #include "block.cuh"
 #include "context.cuh"
+#include "random.cuh"
 #include "reduce.cuh"
 #include "scalar_math.cuh"
 #include "vector.cuh"
@@ -217,11 +232,90 @@ struct attention_mask {
   }
 };
 
+/// Dropout of the weights, as kernels are given it. Those of which none is dropped are others (Drops): they have no
+/// register to spare for it.
+struct attention_drops {
+  bool all = false;      ///< none is kept
+  bool by_four = false;  ///< the words of a counter are those of one row
+  std::uint32_t threshold = 0;
+  float scale = 1;  ///< of those that are kept
+};
+
+/// Which of its weights a thread keeps, of a matrix of q's.
+template <bool Drops>
+struct attention_dropout {
+  attention_drops drops;
+  std::int64_t seed = 0, stream, step = 0;
+  std::int64_t first;  // the matrix's first weight's place in the whole tensor, of the first rank
+
+  __device__ attention_dropout(const attention_config& config, const attention_drops& how, std::int64_t matrix,
+                               const std::int64_t* seeds, const std::int64_t* steps)
+      : drops(how), stream(config.stream), first(matrix * config.queries * config.keys) {
+    if constexpr (Drops) {
+      seed = *seeds;
+      step = *steps;
+      if (config.ranks > 1) first = first / config.run * config.ranks * config.run + first % config.run;
+    }
+  }
+
+  /// What a weight that is kept is multiplied by.
+  __device__ float scale() const { return Drops ? drops.scale : 1.0f; }
+
+  /// Bit e says whether the thread's weight e is kept, which is at place_of(e) in the matrix. The four threads of a
+  /// warp whose weights e are those of one counter differ in the bits `apart` and 2 * apart of their numbers: of these
+  /// this one is the one at `place`. The whole warp calls it.
+  template <int Count, class PlaceOf>
+  __device__ std::uint32_t kept(int place, int apart, const PlaceOf& place_of) const {
+    static_assert(Count % 4 == 0 && Count <= 32);
+    if constexpr (!Drops)
+      return 0xffffffffu;
+    else
+      return drops.by_four ? kept_by_four<Count>(place, apart, place_of) : kept_by_one<Count>(place_of);
+  }
+
+ private:
+  __device__ bool keeps(std::uint32_t word) const { return !drops.all && word >= drops.threshold; }
+
+  template <int Count, class PlaceOf>
+  __device__ std::uint32_t kept_by_one(const PlaceOf& place_of) const {
+    std::uint32_t bits = 0;
+#pragma unroll 1
+    for (int e = 0; e < Count; ++e) {
+      const std::int64_t at = first + place_of(e);
+      const random_words words = draw(seed, stream, step, at / 4);
+      std::uint32_t word = words.word[0];
+#pragma unroll
+      for (int of = 1; of < 4; ++of)
+        if (at % 4 == of) word = words.word[of];
+      bits |= static_cast<std::uint32_t>(keeps(word)) << e;
+    }
+    return bits;
+  }
+
+  /// Of each four weights the thread draws that of its place, for all four threads, and has a bit for each of them.
+  template <int Count, class PlaceOf>
+  __device__ std::uint32_t kept_by_four(int place, int apart, const PlaceOf& place_of) const {
+    std::uint32_t drawn = 0, bits = 0;
+#pragma unroll
+    for (int e = 0; e < Count; e += 4) {
+      const random_words words = draw(seed, stream, step, (first + place_of(e + place)) / 4);
+#pragma unroll
+      for (int of = 0; of < 4; ++of) drawn |= static_cast<std::uint32_t>(keeps(words.word[of])) << (e + of);
+    }
+#pragma unroll
+    for (int other = 0; other < 4; ++other) {
+      const std::uint32_t from = __shfl_xor_sync(0xffffffffu, drawn, other * apart);
+      bits |= ((from >> place) & 0x11111111u) << (place ^ other);
+    }
+    return bits;
+  }
+};
+
 /// aligned: vectors of 4 numbers of all tensors can be moved at once.
-template <int Size, class T>
+template <int Size, bool Drops, class T>
 __global__ void __launch_bounds__(kAttentionBlock, kAttentionBlocks)
-    attention_kernel(attention_config config, bool aligned, T* y, float* lse, const T* q, const T* k, const T* v,
-                     const T* mask) {
+    attention_kernel(attention_config config, bool aligned, attention_drops drops, T* y, float* lse, const T* q,
+                     const T* k, const T* v, const T* mask, const std::int64_t* seed, const std::int64_t* step) {
   using tile = attention_tile<Size, false>;
   constexpr int kHeld = tile::kHeld, kMet = tile::kMet;
   alignas(16) __shared__ float own[tile::kRows * tile::kPitch];
@@ -237,6 +331,7 @@ __global__ void __launch_bounds__(kAttentionBlock, kAttentionBlocks)
     const std::int64_t last = (count < tile::kRows ? config.queries : item.first + tile::kRows) - 1;
     const std::int64_t seen = keys_seen(config, last);
     const attention_mask<T> masked(config, mask, item.matrix);
+    const attention_dropout<Drops> dropout(config, drops, item.matrix, seed, step);
     // Nobody reads `own` any more: the last scores lie before a barrier.
     load_tile<tile::kRows, Size>(own, q + row * config.size, count, config.size, scale, aligned);
     float sums[kHeld][tile::kParts][4] = {}, top[kHeld], total[kHeld];
@@ -252,6 +347,10 @@ __global__ void __launch_bounds__(kAttentionBlock, kAttentionBlocks)
       __syncthreads();  // before the values lie where the keys do
       load_tile<tile::kColumns, Size>(met, v + (keys + first) * config.size, config.keys - first, config.size, 1.0f,
                                       aligned);
+      const std::uint32_t kept = dropout.template kept<kHeld * kMet>(at.lane % 4, 1, [&](int e) {
+        return (item.first + at.group + e / kMet * kAttentionGroups) * config.keys + first + at.lane +
+               e % kMet * kAttentionLanes;
+      });
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) {
         const std::int64_t query = item.first + at.group + i * kAttentionGroups;
@@ -270,6 +369,7 @@ __global__ void __launch_bounds__(kAttentionBlock, kAttentionBlocks)
         for (int j = 0; j < kMet; ++j) {
           score[i][j] = math::exp(score[i][j] - shift);
           total[i] += score[i][j];
+          if ((kept >> (i * kMet + j) & 1) == 0) score[i][j] = 0;
         }
 #pragma unroll
         for (int p = 0; p < tile::kParts; ++p)
@@ -287,17 +387,18 @@ __global__ void __launch_bounds__(kAttentionBlock, kAttentionBlocks)
       const bool is_zero = config.masked_to_zero && top[i] == smallest<float>();
       if (lse != nullptr && at.lane == 0 && place < count)
         lse[row + place] = is_zero ? largest<float>() : top[i] + math::log(total[i]);
-      total[i] = is_zero || config.keys == 0 ? 0.0f : 1.0f / total[i];
+      total[i] = is_zero || config.keys == 0 ? 0.0f : dropout.scale() / total[i];
     }
     store_rows(y + row * config.size, sums, total, count, config.size, aligned, at);
   }
 }
 
 /// along [matrices, queries]: the sum over a row of dy * y. dq may be nullptr.
-template <int Size, class T>
+template <int Size, bool Drops, class T>
 __global__ void __launch_bounds__(kAttentionBlock, kAttentionBlocks)
-    attention_backward_queries_kernel(attention_config config, bool aligned, T* dq, float* along, const T* dy,
-                                      const T* q, const T* k, const T* v, const T* mask, const T* y, const float* lse) {
+    attention_backward_queries_kernel(attention_config config, bool aligned, attention_drops drops, T* dq, float* along,
+                                      const T* dy, const T* q, const T* k, const T* v, const T* mask, const T* y,
+                                      const float* lse, const std::int64_t* seed, const std::int64_t* step) {
   using tile = attention_tile<Size, true>;
   constexpr int kHeld = tile::kHeld, kMet = tile::kMet;
   alignas(16) __shared__ float own[tile::kRows * tile::kPitch];
@@ -314,6 +415,7 @@ __global__ void __launch_bounds__(kAttentionBlock, kAttentionBlocks)
     const std::int64_t last = (count < tile::kRows ? config.queries : item.first + tile::kRows) - 1;
     const std::int64_t seen = dq == nullptr ? 0 : keys_seen(config, last);
     const attention_mask<T> masked(config, mask, item.matrix);
+    const attention_dropout<Drops> dropout(config, drops, item.matrix, seed, step);
     float of_row[kHeld], product[kHeld];
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
@@ -344,14 +446,19 @@ __global__ void __launch_bounds__(kAttentionBlock, kAttentionBlocks)
                                       aligned);
       __syncthreads();
       multiply_rows<Size>(score, own, met, at);
+      const std::uint32_t kept = dropout.template kept<kHeld * kMet>(at.lane % 4, 1, [&](int e) {
+        return (item.first + at.group + e / kMet * kAttentionGroups) * config.keys + first + at.lane +
+               e % kMet * kAttentionLanes;
+      });
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) {
         const std::int64_t query = item.first + at.group + i * kAttentionGroups;
 #pragma unroll
         for (int j = 0; j < kMet; ++j) {
           const std::int64_t key = first + at.lane + j * kAttentionLanes;
+          const float of_weight = (kept >> (i * kMet + j) & 1) == 0 ? 0.0f : change[i][j] * dropout.scale();
           change[i][j] = sees(config, query, key)
-                             ? math::exp(score[i][j] + masked.at(query, key) - of_row[i]) * (change[i][j] - product[i])
+                             ? math::exp(score[i][j] + masked.at(query, key) - of_row[i]) * (of_weight - product[i])
                              : 0.0f;
         }
       }
@@ -367,10 +474,11 @@ __global__ void __launch_bounds__(kAttentionBlock, kAttentionBlocks)
 }
 
 /// dk and dv, of which either may be nullptr.
-template <int Size, class T>
+template <int Size, bool Drops, class T>
 __global__ void __launch_bounds__(kAttentionBlock, kAttentionBlocks)
-    attention_backward_keys_kernel(attention_config config, bool aligned, T* dk, T* dv, const T* dy, const T* q,
-                                   const T* k, const T* v, const T* mask, const float* lse, const float* along) {
+    attention_backward_keys_kernel(attention_config config, bool aligned, attention_drops drops, T* dk, T* dv,
+                                   const T* dy, const T* q, const T* k, const T* v, const T* mask, const float* lse,
+                                   const float* along, const std::int64_t* seed, const std::int64_t* step) {
   using tile = attention_tile<Size, true>;
   constexpr int kHeld = tile::kHeld, kMet = tile::kMet;
   alignas(16) __shared__ float own[tile::kRows * tile::kPitch];
@@ -393,6 +501,7 @@ __global__ void __launch_bounds__(kAttentionBlock, kAttentionBlocks)
     for (std::int64_t group = 0; group < config.groups; ++group) {
       const std::int64_t matrix = item.matrix * config.groups + group, queries = matrix * config.queries;
       const attention_mask<T> masked(config, mask, matrix);
+      const attention_dropout<Drops> dropout(config, drops, matrix, seed, step);
       for (std::int64_t first = begin; first < config.queries; first += tile::kColumns) {
         const T* const from_q = q + (queries + first) * config.size;
         const std::int64_t there = config.queries - first;
@@ -401,6 +510,11 @@ __global__ void __launch_bounds__(kAttentionBlock, kAttentionBlocks)
         __syncthreads();
         float weight[kHeld][kMet], change[kHeld][kMet];
         multiply_rows<Size>(weight, own, met, at);
+        const std::uint32_t kept = dropout.template kept<kHeld * kMet>(at.group % 4, kAttentionLanes, [&](int e) {
+          return (first + at.lane + e % kMet * kAttentionLanes) * config.keys + item.first + at.group +
+                 e / kMet * kAttentionGroups;
+        });
+        float dropped[kHeld][kMet];  // the weights behind dropout, but for its scale
 #pragma unroll
         for (int j = 0; j < kMet; ++j) {
           const std::int64_t query = first + at.lane + j * kAttentionLanes;
@@ -409,9 +523,10 @@ __global__ void __launch_bounds__(kAttentionBlock, kAttentionBlocks)
           for (int i = 0; i < kHeld; ++i) {
             const std::int64_t key = item.first + at.group + i * kAttentionGroups;
             weight[i][j] = sees(config, query, key) ? math::exp(weight[i][j] + masked.at(query, key) - of_query) : 0.0f;
+            dropped[i][j] = (kept >> (i * kMet + j) & 1) == 0 ? 0.0f : weight[i][j];
           }
         }
-        store_weights<tile::kColumns>(weights, weight, at);
+        store_weights<tile::kColumns>(weights, dropped, at);
         __syncthreads();  // before dy lies where q does
         load_tile<tile::kColumns, Size>(met, dy + (queries + first) * config.size, there, config.size, 1.0f, aligned);
         __syncthreads();
@@ -424,7 +539,8 @@ __global__ void __launch_bounds__(kAttentionBlock, kAttentionBlocks)
 #pragma unroll
           for (int i = 0; i < kHeld; ++i) {
             const std::int64_t key = item.first + at.group + i * kAttentionGroups;
-            change[i][j] = sees(config, query, key) ? weight[i][j] * (change[i][j] - product) : 0.0f;
+            const float of_weight = (kept >> (i * kMet + j) & 1) == 0 ? 0.0f : change[i][j] * dropout.scale();
+            change[i][j] = sees(config, query, key) ? weight[i][j] * (of_weight - product) : 0.0f;
           }
         }
         __syncthreads();  // before q lies where dy does, and the changes where the weights do
@@ -437,6 +553,7 @@ __global__ void __launch_bounds__(kAttentionBlock, kAttentionBlocks)
     float factors[kHeld];
     fill_vector(factors, 1.0f);
     if (dk != nullptr) store_rows(dk + row * config.size, of_k, factors, count, config.size, aligned, at);
+    if constexpr (Drops) fill_vector(factors, drops.scale);
     if (dv != nullptr) store_rows(dv + row * config.size, of_v, factors, count, config.size, aligned, at);
   }
 }
@@ -445,18 +562,24 @@ __global__ void __launch_bounds__(kAttentionBlock, kAttentionBlocks)
 
 namespace detail {
 
-/// Calls use(Size) for the first of the kernels that has room for a row.
+/// Calls use(Size, Drops) for the first of the kernels that has room for a row.
 template <class Use>
-void with_attention_size(std::int64_t size, const Use& use) {
+void with_attention_kernel(std::int64_t size, bool drops, const Use& use) {
   if (size > kMostAttentionSize)
     throw std::invalid_argument("attention: queries of up to " + std::to_string(kMostAttentionSize) + " numbers, got " +
                                 std::to_string(size));
+  const auto with_size = [&](auto room) {
+    if (drops)
+      use(room, std::true_type());
+    else
+      use(room, std::false_type());
+  };
   if (size <= 32)
-    use(std::integral_constant<int, 32>());
+    with_size(std::integral_constant<int, 32>());
   else if (size <= 64)
-    use(std::integral_constant<int, 64>());
+    with_size(std::integral_constant<int, 64>());
   else
-    use(std::integral_constant<int, 128>());
+    with_size(std::integral_constant<int, 128>());
 }
 
 /// A block for each tile of `at_once` rows of each matrix.
@@ -464,38 +587,54 @@ inline LaunchShape attention_shape(std::int64_t matrices, std::int64_t rows, int
   return launch_shape(matrices * divide_up(rows, at_once) * kAttentionBlock, kAttentionBlock);
 }
 
-}  // namespace detail
-
-/// lse may be nullptr where nobody needs the gradient.
-template <class T>
-void attention(CudaContext& context, const attention_config& config, T* y, float* lse, const plain_t<T>* q,
-               const plain_t<T>* k, const plain_t<T>* v, const plain_t<T>* mask) {
-  const bool aligned = config.size % 4 == 0 && aligned_for_vectors<4>(y, q, k, v);
-  detail::with_attention_size(config.size, [&]<int Size>(std::integral_constant<int, Size>) {
-    launch(context, "attention", &attention_kernel<Size, T>,
-           detail::attention_shape(config.matrices, config.queries, attention_tile<Size, false>::kRows), config,
-           aligned, y, lse, q, k, v, mask);
-  });
+inline attention_drops drops_of(const attention_config& config, const std::int64_t* seed) {
+  if (seed == nullptr) return {};
+  const bool all = config.p >= 1;
+  return {.all = all,
+          .by_four = config.keys % 4 == 0,
+          .threshold = dropout_threshold(config.p),
+          .scale = all ? 0.0f : static_cast<float>(1 / (1 - config.p))};
 }
 
-/// dq, dk and dv may be nullptr.
+}  // namespace detail
+
+/// lse may be nullptr where nobody needs the gradient; seed and step are nullptr where there is no dropout.
+template <class T>
+void attention(CudaContext& context, const attention_config& config, T* y, float* lse, const plain_t<T>* q,
+               const plain_t<T>* k, const plain_t<T>* v, const plain_t<T>* mask, const std::int64_t* seed,
+               const std::int64_t* step) {
+  const bool aligned = config.size % 4 == 0 && aligned_for_vectors<4>(y, q, k, v);
+  detail::with_attention_kernel(
+      config.size, seed != nullptr,
+      [&]<int Size, bool Drops>(std::integral_constant<int, Size>, std::bool_constant<Drops>) {
+        launch(context, "attention", &attention_kernel<Size, Drops, T>,
+               detail::attention_shape(config.matrices, config.queries, attention_tile<Size, false>::kRows), config,
+               aligned, detail::drops_of(config, seed), y, lse, q, k, v, mask, seed, step);
+      });
+}
+
+/// dq, dk and dv may be nullptr; seed and step are nullptr where there was no dropout.
 template <class T>
 void attention_backward(CudaContext& context, const attention_config& config, T* dq, plain_t<T>* dk, plain_t<T>* dv,
                         const plain_t<T>* dy, const plain_t<T>* q, const plain_t<T>* k, const plain_t<T>* v,
-                        const plain_t<T>* mask, const plain_t<T>* y, const float* lse) {
+                        const plain_t<T>* mask, const plain_t<T>* y, const float* lse, const std::int64_t* seed,
+                        const std::int64_t* step) {
   const bool aligned = config.size % 4 == 0 && aligned_for_vectors<4>(dq, dk, dv, dy, q, k, v, y);
   const std::int64_t rows = config.matrices * config.queries;
+  const attention_drops drops = detail::drops_of(config, seed);
   float* const along = static_cast<float*>(context.workspace(static_cast<std::size_t>(rows) * sizeof(float)));
-  detail::with_attention_size(config.size, [&]<int Size>(std::integral_constant<int, Size>) {
-    constexpr int kRows = attention_tile<Size, true>::kRows;
-    launch(context, "attention_backward", &attention_backward_queries_kernel<Size, T>,
-           detail::attention_shape(config.matrices, config.queries, kRows), config, aligned, dq, along, dy, q, k, v,
-           mask, y, lse);
-    if (dk == nullptr && dv == nullptr) return;
-    launch(context, "attention_backward", &attention_backward_keys_kernel<Size, T>,
-           detail::attention_shape(config.matrices / config.groups, config.keys, kRows), config, aligned, dk, dv, dy, q,
-           k, v, mask, lse, static_cast<const float*>(along));
-  });
+  detail::with_attention_kernel(
+      config.size, seed != nullptr,
+      [&]<int Size, bool Drops>(std::integral_constant<int, Size>, std::bool_constant<Drops>) {
+        constexpr int kRows = attention_tile<Size, true>::kRows;
+        launch(context, "attention_backward", &attention_backward_queries_kernel<Size, Drops, T>,
+               detail::attention_shape(config.matrices, config.queries, kRows), config, aligned, drops, dq, along, dy,
+               q, k, v, mask, y, lse, seed, step);
+        if (dk == nullptr && dv == nullptr) return;
+        launch(context, "attention_backward", &attention_backward_keys_kernel<Size, Drops, T>,
+               detail::attention_shape(config.matrices / config.groups, config.keys, kRows), config, aligned, drops, dk,
+               dv, dy, q, k, v, mask, lse, static_cast<const float*>(along), seed, step);
+      });
 }
 
 #endif  // __CUDACC_RTC__

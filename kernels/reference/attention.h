@@ -1,16 +1,19 @@
 // attention and its gradient, row by row, as plain loops.
 //
 //   s_ij = sum over d of (scale q_id) k_jd + mask_ij,   lse_i = log(sum over j of exp(s_ij))
-//   p_ij = exp(s_ij - lse_i),                           y_id  = sum over j of p_ij v_jd
+//   p_ij = exp(s_ij - lse_i),                           y_id  = sum over j of m_ij p_ij v_jd
 //
-//   D_i   = sum over d of dy_id y_id,          t_ij  = p_ij (sum over d of dy_id v_jd - D_i)
+//   D_i   = sum over d of dy_id y_id,          t_ij  = p_ij (m_ij sum over d of dy_id v_jd - D_i)
 //   dq_id = scale * sum over j of t_ij k_jd,   dk_jd = sum over i of t_ij scale q_id
-//   dv_jd = sum over i of p_ij dy_id
+//   dv_jd = sum over i of m_ij p_ij dy_id
 //
 // j goes over the keys that query i sees. lse is infinity for a query whose y is masked to zero, so that its p are 0.
+// m_ij is 1, or, where there is a seed, what dropout makes of 1: 1 / (1 - p), or 0 for those that it drops. D_i is the
+// sum over j of p_ij times its gradient, m_ij sum over d of dy_id v_jd, which with y put in is dy_i y_i with dropout,
+// too.
 //
 //   reference::attention(attention_config{.matrices = 8, .queries = 64, .keys = 64, .size = 32}, y, lse, q, k, v,
-//                        nullptr);
+//                        nullptr, nullptr, nullptr);
 #pragma once
 
 #include <algorithm>
@@ -22,6 +25,7 @@
 #include "../config/attention.h"
 #include "../cpu/functor.h"
 #include "../cpu/level.h"
+#include "random.h"
 
 namespace graven::kernels::reference {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
@@ -36,6 +40,21 @@ inline std::int64_t attention_mask_row(const attention_config& c, std::int64_t m
   return (matrix / c.mask_repeats * c.mask_rows + (c.mask_rows == 1 ? 0 : query)) * c.keys;
 }
 
+/// Of one weight, which ones are kept by dropout, and times what.
+template <class C>
+struct attention_dropout {
+  const attention_config& config;
+  const std::int64_t *seed, *step;  // nullptr: all are kept
+  C of(std::int64_t row, std::int64_t key, C weight) const {
+    if (seed == nullptr) return weight;
+    const attention_config& c = config;
+    const std::int64_t own = row * c.keys + key,
+                       place = c.ranks > 1 ? own / c.run * c.ranks * c.run + own % c.run : own;  // of the first rank
+    const bool kept = c.p < 1 && random_word(*seed, c.stream, *step, place) >= dropout_threshold(c.p);
+    return kept ? weight * static_cast<C>(1 / (1 - c.p)) : C(0);
+  }
+};
+
 /// The score of one query and one key.
 template <class T>
 compute_t<T> attention_score(const attention_config& c, const T* q, const T* k, const T* mask) {
@@ -45,11 +64,12 @@ compute_t<T> attention_score(const attention_config& c, const T* q, const T* k, 
   return mask == nullptr ? score : score + compute_t<T>(*mask);
 }
 
-/// lse may be nullptr, and so may the mask.
+/// lse may be nullptr, and so may the mask, and seed and step.
 template <class T>
 void attention(const attention_config& c, T* y, plain_t<compute_t<T>>* lse, const plain_t<T>* q, const plain_t<T>* k,
-               const plain_t<T>* v, const plain_t<T>* mask) {
+               const plain_t<T>* v, const plain_t<T>* mask, const std::int64_t* seed, const std::int64_t* step) {
   using C = compute_t<T>;
+  const attention_dropout<C> dropout{c, seed, step};
   constexpr C kInfinity = std::numeric_limits<C>::infinity();
   std::vector<C> weights(static_cast<std::size_t>(c.keys));
   for (std::int64_t row = 0; row < c.matrices * c.queries; ++row) {
@@ -70,22 +90,27 @@ void attention(const attention_config& c, T* y, plain_t<compute_t<T>>* lse, cons
       weight = std::exp(weight - shift);
       sum += weight;
     }
+    for (std::int64_t j = 0; j < seen; ++j) {
+      C& weight = weights[static_cast<std::size_t>(j)];
+      weight = dropout.of(row, j, is_zero ? C(0) : weight / sum);
+    }
     for (std::int64_t d = 0; d < c.size; ++d) {
       C total = 0;
-      for (std::int64_t j = 0; j < seen; ++j)
-        total += (is_zero ? C(0) : weights[static_cast<std::size_t>(j)] / sum) * C(values[j * c.size + d]);
+      for (std::int64_t j = 0; j < seen; ++j) total += weights[static_cast<std::size_t>(j)] * C(values[j * c.size + d]);
       y[row * c.size + d] = static_cast<T>(total);
     }
     if (lse != nullptr) lse[row] = is_zero ? kInfinity : most + std::log(sum);
   }
 }
 
-/// Gradients that nobody wants are nullptr, and so is a mask that there is not.
+/// Gradients that nobody wants are nullptr, and so are a mask, and a seed and a step, that there are not.
 template <class T>
 void attention_backward(const attention_config& c, T* dq, plain_t<T>* dk, plain_t<T>* dv, const plain_t<T>* dy,
                         const plain_t<T>* q, const plain_t<T>* k, const plain_t<T>* v, const plain_t<T>* mask,
-                        const plain_t<T>* y, const plain_t<compute_t<T>>* lse) {
+                        const plain_t<T>* y, const plain_t<compute_t<T>>* lse, const std::int64_t* seed,
+                        const std::int64_t* step) {
   using C = compute_t<T>;
+  const attention_dropout<C> dropout{c, seed, step};
   const std::int64_t owners = c.groups > 0 ? c.matrices / c.groups : 0;
   const auto cells = static_cast<std::size_t>(c.keys * c.size);
   std::vector<C> of_k(cells), of_v(cells), of_q(static_cast<std::size_t>(c.size));
@@ -106,12 +131,13 @@ void attention_backward(const attention_config& c, T* dq, plain_t<T>* dk, plain_
                      lse[row]);
         C change = 0;
         for (std::int64_t d = 0; d < c.size; ++d) change += C(dy[first + d]) * C(values[j * c.size + d]);
-        change = weight * (change - along);
+        change = weight * (dropout.of(row, j, change) - along);
+        const C met = dropout.of(row, j, weight);
         for (std::int64_t d = 0; d < c.size; ++d) {
           const auto cell = static_cast<std::size_t>(j * c.size + d);
           of_q[static_cast<std::size_t>(d)] += change * C(keys[j * c.size + d]);
           of_k[cell] += change * (C(q[first + d]) * scale);
-          of_v[cell] += weight * C(dy[first + d]);
+          of_v[cell] += met * C(dy[first + d]);
         }
       }
       if (dq == nullptr) continue;

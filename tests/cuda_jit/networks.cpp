@@ -83,13 +83,12 @@ std::vector<Tensor> images(std::int64_t batch, std::int64_t channels, std::int64
   return {randn({batch, channels, size, size}), randint(0, 10, {batch})};
 }
 
-/// Without dropout of attention's weights, which would have it computed in several operators.
 models::GPT2LMHeadModel small_gpt2() {
-  return models::GPT2LMHeadModel(
-      {.n_layer = 1, .n_head = 2, .n_embd = 16, .n_positions = 8, .vocab_size = 20, .attn_pdrop = 0});
+  return models::GPT2LMHeadModel({.n_layer = 1, .n_head = 2, .n_embd = 16, .n_positions = 8, .vocab_size = 20});
 }
 
-/// Attention whose heads share keys and values: behind a mask of padding, whose token is 0, and behind a causal one.
+/// Attention whose heads share keys and values: behind a mask of padding, whose token is 0, with dropout, and behind a
+/// causal one.
 /// (A bias of keys adds one number to all scores of a query, so that its gradient is what rounding leaves.)
 struct SharedKeys : nn::Module<SharedKeys> {
   nn::Embedding words = child("words", nn::Embedding(20, 16));
@@ -101,7 +100,8 @@ struct SharedKeys : nn::Module<SharedKeys> {
     };
     const Tensor x = words(tokens), k = heads(key(x), 2), v = heads(value(x), 2);
     const Tensor seen = (tokens != 0).unsqueeze(1).unsqueeze(1);
-    Tensor y = scaled_dot_product_attention(heads(query(x), 4), k, v, {.attn_mask = seen, .enable_gqa = true});
+    Tensor y = scaled_dot_product_attention(
+        heads(query(x), 4), k, v, {.attn_mask = seen, .dropout_p = is_training() ? 0.2 : 0, .enable_gqa = true});
     y = y + scaled_dot_product_attention(y, k, v, {.is_causal = true, .enable_gqa = true});
     return logits(y.transpose(1, 2).reshape(x.shape()));
   }

@@ -1,6 +1,6 @@
 // Attention against the reference kernels in double: sizes that fill no tile, several tiles of both sides, heads of
-// each kernel, causal or not, masks, shared keys and values, in every order of threads and blocks. (operators_test.cpp
-// runs the operators' own cases.)
+// each kernel, causal or not, masks, shared keys and values, dropout, in every order of threads and blocks.
+// (operators_test.cpp runs the operators' own cases.)
 #include <limits>
 
 #include "kernel_harness.h"
@@ -19,7 +19,8 @@ std::vector<double> zeros(std::int64_t n) { return std::vector<double>(static_ca
 
 std::string text(const attention_config& c) {
   return std::to_string(c.matrices) + " matrices of " + std::to_string(c.queries) + " queries, " +
-         std::to_string(c.keys) + " keys, " + std::to_string(c.size) + " numbers" + (c.causal ? ", causal" : "");
+         std::to_string(c.keys) + " keys, " + std::to_string(c.size) + " numbers" + (c.causal ? ", causal" : "") +
+         (c.p > 0 ? ", dropout " + std::to_string(c.p) : "");
 }
 
 std::int64_t mask_elements(const attention_config& c) { return c.matrices / c.mask_repeats * c.mask_rows * c.keys; }
@@ -34,6 +35,7 @@ struct Inputs {
         dy(numbers<T>(c.matrices * c.queries * c.size, 4)),
         mask(numbers<T>(mask_elements(c), 5, -2, 2)) {}
   std::vector<T> q, k, v, dy, mask;
+  std::vector<std::int64_t> seed_and_step{std::int64_t{123456789012}, 9};
 };
 
 /// y, lse, dq, dk, dv by the reference kernels.
@@ -43,9 +45,10 @@ std::vector<std::vector<double>> expected(const attention_config& c, const Input
   const auto n = static_cast<std::int64_t>(q.size()), m = static_cast<std::int64_t>(k.size());
   auto y = zeros(n), lse = zeros(c.matrices * c.queries), dq = zeros(n), dk = zeros(m), dv = zeros(m);
   const double* const given = has_mask ? mask.data() : nullptr;
-  oracle::attention(c, y.data(), lse.data(), q.data(), k.data(), v.data(), given);
+  const std::int64_t *seed = c.p > 0 ? in.seed_and_step.data() : nullptr, *step = c.p > 0 ? seed + 1 : nullptr;
+  oracle::attention(c, y.data(), lse.data(), q.data(), k.data(), v.data(), given, seed, step);
   oracle::attention_backward(c, dq.data(), dk.data(), dv.data(), dy.data(), q.data(), k.data(), v.data(), given,
-                             y.data(), lse.data());
+                             y.data(), lse.data(), seed, step);
   return {y, lse, dq, dk, dv};
 }
 
@@ -59,9 +62,10 @@ std::vector<std::vector<double>> computed(const attention_config& c, const Input
     T *y = memory.out<T>(n), *unread = memory.out<T>(n), *dq = memory.out<T>(n), *dk = memory.out<T>(m),
       *dv = memory.out<T>(m);
     float* lse = memory.out<float>(c.matrices * c.queries);
-    attention(context, c, unread, nullptr, q, k, v, mask);
-    attention(context, c, y, lse, q, k, v, mask);
-    attention_backward(context, c, dq, dk, dv, dy, q, k, v, mask, y, lse);
+    const std::int64_t *seed = c.p > 0 ? memory.in(in.seed_and_step) : nullptr, *step = c.p > 0 ? seed + 1 : nullptr;
+    attention(context, c, unread, nullptr, q, k, v, mask, seed, step);
+    attention(context, c, y, lse, q, k, v, mask, seed, step);
+    attention_backward(context, c, dq, dk, dv, dy, q, k, v, mask, y, lse, seed, step);
     context.synchronize();
     memory.result(y, n);
     memory.result(lse, c.matrices * c.queries);
@@ -119,11 +123,63 @@ TEST(CudaAttention, Masks) {
     expect_attention<float>(c, kTolerance, true);
 }
 
+/// Rows of weights that begin with a counter of random words, so that threads share these, and others.
+TEST(CudaAttention, Dropout) {
+  for (const std::int64_t keys : {80, 81})
+    for (const std::int64_t size : {8, 64, 100})
+      expect_attention<float>({.matrices = 2, .queries = 70, .keys = keys, .size = size, .scale = 0.1, .p = 0.3},
+                              kTolerance);
+  for (const attention_config& c :
+       {attention_config{
+            .matrices = 6, .groups = 3, .queries = 20, .keys = 20, .size = 16, .causal = true, .p = 0.1, .stream = 5},
+        {.matrices = 2, .queries = 4, .keys = 9, .size = 6, .causal = true, .offset = 5, .p = 0.5},
+        {.matrices = 4, .queries = 6, .keys = 8, .size = 6, .p = 0.5, .ranks = 3, .run = 96},
+        {.matrices = 4, .queries = 3, .keys = 3, .size = 6, .p = 0.5, .ranks = 2, .run = 9},
+        {.queries = 5, .keys = 40, .size = 8, .p = 0.999},
+        {.queries = 5, .keys = 40, .size = 8, .p = 1},
+        {.matrices = 2, .queries = 0, .keys = 5, .size = 4, .p = 0.5},
+        {.matrices = 2, .queries = 5, .keys = 0, .size = 4, .p = 0.5},
+        {.matrices = 0, .queries = 5, .keys = 5, .size = 4, .p = 0.5}})
+    expect_attention<float>(c, kTolerance);
+  expect_attention<float>({.matrices = 6, .queries = 5, .keys = 40, .size = 8, .mask_repeats = 3, .p = 0.2}, kTolerance,
+                          true);
+}
+
+/// Where all scores are 0 and v is the identity, y is the weights, all alike but for those that are dropped.
+TEST(CudaAttention, DropsWhatDropoutWouldDrop) {
+  constexpr std::int64_t kMatrices = 3, kQueries = 34, kKeys = 32;
+  for (const double p : {0.1, 0.5}) {
+    const attention_config c{
+        .matrices = kMatrices, .queries = kQueries, .keys = kKeys, .size = kKeys, .p = p, .stream = 3};
+    std::vector<float> nothing(kMatrices * kQueries * kKeys), one(kMatrices * kKeys * kKeys);
+    for (std::int64_t row = 0; row < kMatrices * kKeys; ++row)
+      one[static_cast<std::size_t>(row * kKeys + row % kKeys)] = 1;
+    std::vector<float> weights(nothing.size(), 1.0f / kKeys);
+    const std::vector<std::int64_t> seed_and_step{77, 4};
+    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+      const auto n = static_cast<std::int64_t>(nothing.size());
+      float *y = memory.out<float>(n), *dropped = memory.out<float>(n);
+      const float *zeros_in = memory.in(nothing), *keys = memory.in(std::vector<float>(one.size())),
+                  *values = memory.in(one);
+      const std::int64_t* numbers = memory.in(seed_and_step);
+      attention(context, c, y, nullptr, zeros_in, keys, values, nullptr, numbers, numbers + 1);
+      dropout(context, dropout_config{.n = n, .p = p, .stream = 3}, dropped, memory.in(weights), numbers, numbers + 1);
+      context.synchronize();
+      memory.result(y, n);
+      memory.result(dropped, n);
+    });
+    expect_close(got[0], got[1], tolerance_of::cuda_elementwise.f32, "weights");
+    for (std::size_t i = 0; i < got[0].size(); ++i) ASSERT_EQ(got[0][i] == 0, got[1][i] == 0) << i;
+  }
+}
+
 TEST(CudaAttention, HalfTypesAreStored) {
   const attention_config c{.matrices = 2, .queries = 37, .keys = 37, .size = 16, .scale = 0.25, .causal = true};
   expect_attention<half>(c, 4e-3);
   expect_attention<bfloat16>(c, 3e-2);
   expect_attention<half>({.matrices = 1, .queries = 5, .keys = 6, .size = 70, .scale = 0.1}, 4e-3);
+  expect_attention<half>({.matrices = 2, .queries = 37, .keys = 40, .size = 16, .scale = 0.1, .p = 0.2}, 4e-3);
+  expect_attention<bfloat16>({.matrices = 2, .queries = 37, .keys = 40, .size = 16, .scale = 0.1, .p = 0.2}, 3e-2);
 }
 
 /// A query of whose keys none is seen gives zeros and no gradients, or NaN, as a softmax of its scores would.
@@ -175,9 +231,9 @@ TEST(CudaAttention, GradientsThatNobodyWants) {
       float *y = memory.out<float>(n), *lse = memory.out<float>(c.matrices * c.queries), *dq = memory.out<float>(n),
             *dk = memory.out<float>(m), *dv = memory.out<float>(m);
       const bool no_keys = left_out == 3;
-      attention(context, c, y, lse, q, k, v, nullptr);
+      attention(context, c, y, lse, q, k, v, nullptr, nullptr, nullptr);
       attention_backward(context, c, left_out == 0 ? nullptr : dq, left_out == 1 || no_keys ? nullptr : dk,
-                         left_out == 2 || no_keys ? nullptr : dv, dy, q, k, v, nullptr, y, lse);
+                         left_out == 2 || no_keys ? nullptr : dv, dy, q, k, v, nullptr, y, lse, nullptr, nullptr);
       context.synchronize();
       if (left_out != 0) memory.result(dq, n);
       if (left_out != 1 && !no_keys) memory.result(dk, m);
@@ -195,7 +251,7 @@ TEST(CudaAttention, LargerHeadsAreRefused) {
   Memory memory;
   float* y = memory.out<float>(kMostAttentionSize + 1);
   EXPECT_THROW(attention(context, attention_config{.queries = 1, .keys = 1, .size = kMostAttentionSize + 1}, y, nullptr,
-                         y, y, y, nullptr),
+                         y, y, y, nullptr, nullptr, nullptr),
                std::invalid_argument);
 }
 

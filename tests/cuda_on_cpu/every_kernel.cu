@@ -206,18 +206,18 @@ void every_convolution(CudaContext& context, T* y, const T* x, float* dw) {
 template void every_convolution<float>(CudaContext&, float*, const float*, float*);
 
 template <class T>
-void every_attention(CudaContext& context, T* y, const T* x, float* wide) {
+void every_attention(CudaContext& context, T* y, const T* x, float* wide, const std::int64_t* number) {
   const float* const_wide = wide;
-  attention(context, attention_config{.queries = 1, .keys = 1, .size = 1}, y, wide, x, x, x, nullptr);
+  attention(context, attention_config{.queries = 1, .keys = 1, .size = 1}, y, wide, x, x, x, nullptr, number, number);
   attention_backward(context, attention_config{.queries = 1, .keys = 1, .size = 1}, y, y, y, x, x, x, x, x, x,
-                     const_wide);
+                     const_wide, number, number);
 }
-template void every_attention<float>(CudaContext&, float*, const float*, float*);
+template void every_attention<float>(CudaContext&, float*, const float*, float*, const std::int64_t*);
 
 template <class T>
 void every_half_kernel(CudaContext& context, T* y, const T* x, float* wide, const std::int64_t* index) {
   every_convolution(context, y, x, wide);
-  every_attention(context, y, x, wide);
+  every_attention(context, y, x, wide, index);
   elementwise<relu>(context, elementwise_config{}, y, x);
   elementwise<add>(context, elementwise_config{}, wide, x, x);
   elementwise<add>(context, elementwise_config{}, y, static_cast<const float*>(wide), x);

@@ -48,13 +48,13 @@ void layer_norm_backward(const layer_norm_config& c, double* dx, double* dgamma,
   reference::layer_norm_backward(c, dx, dgamma, dbeta, dy, x, gamma, mean, rstd);
 }
 void attention(const attention_config& c, double* y, double* lse, const double* q, const double* k, const double* v,
-               const double* mask) {
-  reference::attention(c, y, lse, q, k, v, mask);
+               const double* mask, const std::int64_t* seed, const std::int64_t* step) {
+  reference::attention(c, y, lse, q, k, v, mask, seed, step);
 }
 void attention_backward(const attention_config& c, double* dq, double* dk, double* dv, const double* dy,
                         const double* q, const double* k, const double* v, const double* mask, const double* y,
-                        const double* lse) {
-  reference::attention_backward(c, dq, dk, dv, dy, q, k, v, mask, y, lse);
+                        const double* lse, const std::int64_t* seed, const std::int64_t* step) {
+  reference::attention_backward(c, dq, dk, dv, dy, q, k, v, mask, y, lse, seed, step);
 }
 void rms_norm(const layer_norm_config& c, double* y, double* rstd, const double* x, const double* gamma) {
   reference::rms_norm(c, y, rstd, x, gamma);

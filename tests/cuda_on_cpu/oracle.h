@@ -56,10 +56,10 @@ void gru_backward(const recurrent_config& c, double* dsums, double* dx, double* 
                   const double* dh_n, const double* y, const double* gates, const double* w_hh, const double* h0,
                   const std::int64_t* lengths);
 void attention(const attention_config& c, double* y, double* lse, const double* q, const double* k, const double* v,
-               const double* mask);
+               const double* mask, const std::int64_t* seed, const std::int64_t* step);
 void attention_backward(const attention_config& c, double* dq, double* dk, double* dv, const double* dy,
                         const double* q, const double* k, const double* v, const double* mask, const double* y,
-                        const double* lse);
+                        const double* lse, const std::int64_t* seed, const std::int64_t* step);
 /// A step of one parameter: row_vars and col_vars, or variances, are {nullptr}.
 void adafactor(const adafactor_config& c, double* const* params, const double* const* grads, double* const* row_vars,
                double* const* col_vars, double* const* variances, const std::int64_t* sizes, double lr,

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "frontend/eager/executor.h"
+#include "ir/analysis.h"
 #include "ir/op.h"
 #include "ir/passes/derive_evaluation.h"
 #include "tests/frontend/error_text.h"
@@ -290,7 +291,7 @@ TEST(Random, AGraphWithoutAnOptimizerDrawsNothing) {
   net.eval();
   Infer evaluated(net);
   evaluated.compile(spec({8, 6}));
-  for (const ir::Node& n : evaluated.graph().nodes) EXPECT_FALSE(n.op->random);
+  for (const ir::Node& n : evaluated.graph().nodes) EXPECT_FALSE(ir::is_random(n));
 }
 
 /// What a user's forward() draws by itself, in every way that there is.

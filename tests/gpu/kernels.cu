@@ -557,26 +557,40 @@ void add_products(Table& table) {
   });
 }
 
-/// Forward and backward, causal.
+/// Forward and backward, causal; with dropout, and without.
 void add_attention(Table& table) {
   const std::int64_t matrices = table.size(48, 2), tokens = table.size(1024, 36);
-  for (const std::int64_t size : {table.size(64, 8), table.size(128, 12)}) {
-    const attention_config config{
-        .matrices = matrices, .queries = tokens, .keys = tokens, .size = size, .scale = 0.125, .causal = true};
+  for (const auto& [size, p] :
+       {std::pair{table.size(64, 8), 0.0}, {table.size(64, 8), 0.1}, {table.size(128, 12), 0.0}}) {
+    const attention_config config{.matrices = matrices,
+                                  .queries = tokens,
+                                  .keys = tokens,
+                                  .size = size,
+                                  .scale = 0.125,
+                                  .causal = true,
+                                  .p = p,
+                                  .stream = 7};
+    const bool drops = p > 0;
+    const std::string with = drops ? " with dropout" : "";
     const std::int64_t n = matrices * tokens * size, products = matrices * tokens * tokens * size / 2;
-    table.add(named("attention", {matrices, tokens, size}), [=](Tensors& tensors) {
+    table.add(named("attention", {matrices, tokens, size}) + with, [=](Tensors& tensors) {
       const float *q = tensors.in(n), *k = tensors.in(n), *v = tensors.in(n);
       float *y = tensors.out(n), *lse = tensors.out(matrices * tokens);
       tensors.computes(4 * products);
-      return [=](CudaContext& context) { attention(context, config, y, lse, q, k, v, nullptr); };
+      const std::int64_t* numbers = tensors.in<std::int64_t>(2, 1, 100);
+      const std::int64_t *seed = drops ? numbers : nullptr, *step = drops ? numbers + 1 : nullptr;
+      return [=](CudaContext& context) { attention(context, config, y, lse, q, k, v, nullptr, seed, step); };
     });
-    table.add(named("attention_backward", {matrices, tokens, size}), [=](Tensors& tensors) {
+    table.add(named("attention_backward", {matrices, tokens, size}) + with, [=](Tensors& tensors) {
       const float *dy = tensors.in(n), *q = tensors.in(n), *k = tensors.in(n), *v = tensors.in(n), *y = tensors.in(n),
                   *lse = tensors.in(matrices * tokens, 6, 8);
       float *dq = tensors.out(n), *dk = tensors.out(n), *dv = tensors.out(n);
       tensors.computes(14 * products);
-      return
-          [=](CudaContext& context) { attention_backward(context, config, dq, dk, dv, dy, q, k, v, nullptr, y, lse); };
+      const std::int64_t* numbers = tensors.in<std::int64_t>(2, 1, 100);
+      const std::int64_t *seed = drops ? numbers : nullptr, *step = drops ? numbers + 1 : nullptr;
+      return [=](CudaContext& context) {
+        attention_backward(context, config, dq, dk, dv, dy, q, k, v, nullptr, y, lse, seed, step);
+      };
     });
   }
 }

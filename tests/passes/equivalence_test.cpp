@@ -510,7 +510,56 @@ TEST(Equivalence, Attention) {
     for (const ir::Node& node : g.nodes) found += node.is(ir::kAttention);
     expect_equal(run(after({"decompose_matmuls"})), run(g), entry.path().filename().string());
   }
-  EXPECT_GE(found, 15);
+  EXPECT_GE(found, 20);
+}
+
+/// Attention to other lengths, whose heads share keys and values, with a mask and with dropout: queries, keys and
+/// values are layers.
+Graph attention_training() {
+  Graph g;
+  g.name = "TrainAttention";
+  Recorder r(g);
+  const ValueId x = g.add_input("x", {DType::f32, {2, 4, 6, 8}}), z = g.add_input("z", {DType::f32, {2, 2, 9, 8}}),
+                mask = g.add_input("mask", {DType::f32, {2, 1, 1, 9}}), seed = g.add_hyper(ir::kSeedName, DType::i64),
+                step = g.add_hyper(ir::kStepName, DType::i64);
+  const auto layer = [&](const std::string& name, ValueId of) {
+    return r(name, "linear", {of, parameter(g, name + ".weight", {8, 8}), parameter(g, name + ".bias", {8})});
+  };
+  const auto repeated = [&](ValueId v) {
+    const ValueId one = r("", "reshape", {v}, {{"shape", Shape{2, 2, 1, 9, 8}}});
+    return r("", "reshape", {r("", "expand", {one}, {{"shape", Shape{2, 2, 2, 9, 8}}})},
+             {{"shape", Shape{2, 4, 9, 8}}});
+  };
+  const ValueId q = layer("q", x), k = repeated(layer("k", z)), v = repeated(layer("v", z));
+  const ValueId scores = r("", "add", {r("", "matmul", {q, k}, {{"transpose_b", true}}), mask});
+  const ValueId weights = r("", "dropout", {r("", "softmax", {scores}, {{"dim", std::int64_t{3}}}), seed, step},
+                            {{"p", 0.3}, {"stream", std::int64_t{11}}});
+  const ValueId y = layer("y", r("", "matmul", {weights, v}));
+  const ValueId loss = r("loss", "mean", {r("loss", "square", {y})}, {{"dims", Ints{}}});
+  return train(g, loss, sgd(g));
+}
+
+/// A step's loss, gradients and update are the same where attention is one operator, forward and backward, which drops
+/// the weights that dropout by itself drops.
+TEST(Equivalence, AttentionTrainsWithDropout) {
+  const auto after = [&](std::vector<std::string> disabled, const ir::TargetTraits& target) {
+    Graph g = attention_training();
+    ir::PassOptions options;
+    options.target = &target;
+    options.disabled = std::move(disabled);
+    ir::run_passes(g, options);
+    return g;
+  };
+  const Graph g = after({}, codegen::cuda_target().passes);
+  int found = 0;
+  for (const ir::Node& node : g.nodes) {
+    found += node.is(ir::kAttention, ir::kAttentionBackward);
+    EXPECT_FALSE(node.is(ir::kDropout));
+  }
+  EXPECT_EQ(found, 2);
+  const Results expected = run(after({"recognize_attention"}, codegen::cuda_target().passes));
+  expect_equal(expected, run(g), "one operator");
+  expect_equal(expected, run(after({}, ir::kHost)), "on a CPU");
 }
 
 TEST(Equivalence, RandomNetworks) {

@@ -14,6 +14,7 @@
 #include "codegen/emit/values.h"
 #include "codegen/plan/plan.h"
 #include "frontend/eager/oracle.h"
+#include "ir/analysis.h"
 #include "ir/op.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
@@ -224,8 +225,7 @@ void parameters(const Graph& graph, Statements& out) {
 }
 
 void interface(const Graph& graph, bool evaluates_apart, Statements& out) {
-  const bool random =
-      std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const ir::Node& n) { return n.op->random; });
+  const bool random = std::any_of(graph.nodes.begin(), graph.nodes.end(), ir::is_random);
   std::string types;
   for (const ValueId v : graph.inputs) {
     const std::string name = graph.value(v).name, type = graph.type(v).to_string();
