@@ -26,6 +26,7 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
@@ -468,9 +469,9 @@ class Cudnn {
 
   explicit Cudnn(cudaStream_t) : library_(CudnnLibrary::find()) {
     if (library_ == nullptr) {
-      say(CudnnLibrary::why());
+      say<Note::no_library>(CudnnLibrary::why() + "; cuDNN 9 is installed with or beside the CUDA toolkit");
     } else if (const int result = library_->create(&handle_); result != 0) {
-      say(std::string("cudnnCreate gives ") + library_->error_text(result));
+      say<Note::no_handle>(std::string("cudnnCreate gives ") + library_->error_text(result));
       library_ = nullptr;
     }
   }
@@ -487,7 +488,10 @@ class Cudnn {
     const CublasLt::Settings& settings = context.library<CublasLt>().settings();
     const Key key{convolution.key(), settings.measured, settings.algorithm};
     auto found = plans_.find(key);
-    if (found == plans_.end()) found = plans_.emplace(key, make(context, convolution, settings)).first;
+    if (found == plans_.end()) {
+      found = plans_.emplace(key, make(context, convolution, settings)).first;
+      if (found->second == nullptr) say<Note::no_plan>("it has no plan for " + text_of(convolution));
+    }
     return found->second.get();
   }
 
@@ -504,14 +508,31 @@ class Cudnn {
   static constexpr int kMeasured = 8;                ///< plans that are tried where they are measured
   static constexpr std::size_t kMostArguments = 64;  ///< that are kept of a plan
 
+  enum class Note { no_library, no_handle, no_plan };
+
+  /// Once of each kind: what is slower than it might be is otherwise not seen.
+  template <Note>
   static void say(const std::string& why) {
-    static const bool once = (std::fprintf(stderr,
-                                           "note: convolutions of half types, and in TF32, are computed without cuDNN, "
-                                           "which is slower: %s; cuDNN 9 is installed with or beside the CUDA "
-                                           "toolkit\n",
-                                           why.c_str()),
-                              true);
-    (void)once;
+    static const int written = std::fprintf(
+        stderr, "note: convolutions of half types, or in TF32, are computed without cuDNN, which is slower: %s\n",
+        why.c_str());
+    (void)written;
+  }
+  static std::string text_of(const CudnnConvolution& c) {
+    const conv2d_config& s = c.shape;
+    const auto list = [](std::initializer_list<std::int64_t> sizes) {
+      std::string text;
+      for (const std::int64_t size : sizes) text += (text.empty() ? "[" : ",") + std::to_string(size);
+      return text + "]";
+    };
+    return std::string(c.result == CudnnResult::y    ? "images "
+                       : c.result == CudnnResult::dx ? "the gradient of images "
+                                                     : "the gradient of weights, with images ") +
+           list({s.batch, s.in_height, s.in_width, s.in_channels}) + " and weights " +
+           list({s.out_channels, s.in_channels / s.groups, s.kernel_height, s.kernel_width}) +
+           (c.type == CudnnLibrary::float32    ? " in TF32"
+            : c.type == CudnnLibrary::bfloat16 ? " in bf16"
+                                               : " in f16");
   }
   void check(int result, const char* call, int line) const { library_->check(result, call, __FILE__, line); }
 

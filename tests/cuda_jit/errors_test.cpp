@@ -88,7 +88,7 @@ TEST(CudaErrors, OfLibrariesNameThem) {
   EXPECT_EQ(probe({kAll}, "convolution"), "available: 1, devices: 2\n[1,1,2,2]\n");
   const std::string no_cudnn =
       probe({Folder({"libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13"}).variable()}, "convolution");
-  EXPECT_NE(no_cudnn.find("note: convolutions of half types, and in TF32, are computed without cuDNN, which is slower: "
+  EXPECT_NE(no_cudnn.find("note: convolutions of half types, or in TF32, are computed without cuDNN, which is slower: "
                           "libcudnn.so.9 cannot be opened ("),
             std::string::npos)
       << no_cudnn;

@@ -4,8 +4,9 @@
 //   ./convolutions [--filter TEXT] [--json FILE] [--check]
 //
 // Layers of ResNet-50, one image and 64, and of MobileNetV2: the layer with a bias and ReLU, and both gradients without
-// a bias, as beside batch normalisation. The operations are those of the definition, padding included: an algorithm
-// that needs fewer may come out above 100 %.
+// a bias, as beside batch normalisation; in f32, in TF32 and in bf16, of which the last two are cuDNN's where it is
+// installed. The operations are those of the definition, padding included: an algorithm that needs fewer, and those of
+// tensor cores, may come out above 100 %.
 #include "kernels/cuda/conv2d.cuh"
 
 #include "timing.cuh"
@@ -51,8 +52,10 @@ conv2d_config config_of(const Layer& layer) {
           .groups = layer.groups};
 }
 
-void add_layer(Table& table, const Layer& layer) {
-  const conv2d_config config = config_of(layer);
+template <class T>
+void add_layer_of(Table& table, const Layer& layer, bool tf32, const std::string& type) {
+  conv2d_config config = config_of(layer);
+  config.tf32 = tf32;
   const std::int64_t inputs = config.batch * config.in_height * config.in_width * config.in_channels,
                      outputs = config.batch * config.out_height * config.out_width * config.out_channels,
                      each = config.in_channels / config.groups * config.kernel_height * config.kernel_width,
@@ -61,25 +64,31 @@ void add_layer(Table& table, const Layer& layer) {
   const std::string shape = " [" + text(layer.batch) + "," + text(layer.size) + "," + text(layer.size) + "," +
                             text(layer.in) + "->" + text(layer.out) + "] " + text(layer.kernel) + "x" +
                             text(layer.kernel) + (layer.stride > 1 ? " stride " + text(layer.stride) : "") +
-                            (layer.groups > 1 ? " depthwise" : "");
+                            (layer.groups > 1 ? " depthwise" : "") + type;
   table.add("conv2d" + shape, [=](Tensors& tensors) {
-    const float *x = tensors.in(inputs), *w = tensors.in(weights), *bias = tensors.in(config.out_channels);
-    float* y = tensors.out(outputs);
+    const T *x = tensors.in<T>(inputs), *w = tensors.in<T>(weights), *bias = tensors.in<T>(config.out_channels);
+    T* y = tensors.out<T>(outputs);
     tensors.computes(flops);
     return [=](CudaContext& context) { conv2d<relu>(context, config, y, x, w, bias); };
   });
   table.add("conv2d_backward_input" + shape, [=](Tensors& tensors) {
-    const float *dy = tensors.in(outputs), *w = tensors.in(weights);
-    float* dx = tensors.out(inputs);
+    const T *dy = tensors.in<T>(outputs), *w = tensors.in<T>(weights);
+    T* dx = tensors.out<T>(inputs);
     tensors.computes(flops);
     return [=](CudaContext& context) { conv2d_backward_input(context, config, dx, dy, w); };
   });
   table.add("conv2d_backward_weight" + shape, [=](Tensors& tensors) {
-    const float *dy = tensors.in(outputs), *x = tensors.in(inputs);
+    const T *dy = tensors.in<T>(outputs), *x = tensors.in<T>(inputs);
     float* dw = tensors.out(weights);
     tensors.computes(flops);
     return [=](CudaContext& context) { conv2d_backward_weight(context, config, dw, nullptr, dy, x); };
   });
+}
+
+void add_layer(Table& table, const Layer& layer) {
+  add_layer_of<float>(table, layer, false, "");
+  add_layer_of<float>(table, layer, true, " TF32");
+  add_layer_of<bf16>(table, layer, false, " bf16");
 }
 
 void add_cases(Table& table) {

@@ -37,6 +37,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cpu/dtype.h"
 #include "kernels/cuda/context.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/matmul.cuh"
@@ -45,15 +46,16 @@ namespace graven::kernels::timing {
 
 /// y[i]: uniform in [low, low + range), a function of the seed and of i alone.
 template <class T>
-__global__ void random_numbers_kernel(std::int64_t n, std::uint64_t seed, T low, T range, T* y) {
+__global__ void random_numbers_kernel(std::int64_t n, std::uint64_t seed, compute_t<T> low, compute_t<T> range, T* y) {
+  using C = compute_t<T>;
   for (std::int64_t i = first_item(); i < n; i += item_stride()) {
     // splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014)
     std::uint64_t bits = seed + (static_cast<std::uint64_t>(i) + 1) * 0x9e3779b97f4a7c15u;
     bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
     bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebu;
     bits ^= bits >> 31;
-    if constexpr (std::is_floating_point_v<T>)
-      y[i] = low + range * (static_cast<T>(bits >> 40) * T(0x1p-24));
+    if constexpr (std::is_floating_point_v<C>)
+      y[i] = static_cast<T>(low + range * (static_cast<C>(bits >> 40) * C(0x1p-24)));
     else
       y[i] = static_cast<T>(low + static_cast<T>((bits >> 32) * static_cast<std::uint64_t>(range) >> 32));
   }
@@ -111,7 +113,7 @@ class Tensors {
   T* filled(std::int64_t n, double low, double high, int times) {
     T* const data = allocated<T>(n, times);
     launch(context_, "random_numbers", &random_numbers_kernel<T>, launch_shape(n), n, seed_ + memory_.size(),
-           static_cast<T>(low), static_cast<T>(high - low), data);
+           static_cast<compute_t<T>>(low), static_cast<compute_t<T>>(high - low), data);
     return data;
   }
   template <class T>
@@ -122,8 +124,8 @@ class Tensors {
           cudaMemcpyAsync(values.data(), data, values.size() * sizeof(T), cudaMemcpyDeviceToHost, context_.stream()));
       context_.synchronize();
       return std::all_of(values.begin(), values.end(), [](T value) {
-        if constexpr (std::is_floating_point_v<T>)
-          return !std::isnan(value);
+        if constexpr (std::is_floating_point_v<compute_t<T>>)
+          return !std::isnan(static_cast<compute_t<T>>(value));
         else
           return value != static_cast<T>(-1);
       });
