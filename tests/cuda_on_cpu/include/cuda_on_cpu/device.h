@@ -137,9 +137,9 @@ struct Statistics {
 };
 Statistics statistics();
 void reset_statistics();
-/// Products, and convolutions by cuDNN, take so much longer by each algorithm that the library recommends, in its order;
-/// it has as many as there are numbers here, and one, which takes no longer, where there is none. A negative number: an
-/// algorithm that is recommended and fails.
+/// Products, and convolutions by cuDNN, take so much longer by each algorithm that the library recommends, in its
+/// order; it has as many as there are numbers here, and one, which takes no longer, where there is none. A negative
+/// number: an algorithm that is recommended and fails.
 void set_algorithms(std::vector<double> milliseconds);
 const std::vector<double>& algorithms();
 /// What the algorithms with such times have taken, which events measure then.
