@@ -72,6 +72,7 @@ class CudnnLibrary {
     heuristic_results = 202,
     heuristic_device = 204,
     config_engine = 300,
+    plan_handle = 400,
     plan_config = 401,
     plan_workspace_bytes = 402,
     plan_device = 407,
@@ -97,6 +98,7 @@ class CudnnLibrary {
     pointwise_operation_x = 751,
     pointwise_operation_b = 752,
     pointwise_operation_y = 753,
+    graph_handle = 800,
     graph_operations = 801,
     tensor_alignment = 900,
     tensor_type = 901,
@@ -111,6 +113,7 @@ class CudnnLibrary {
     device_properties_json = 2702
   };
   enum class Type : int {
+    handle = 0,
     data_type = 1,
     boolean = 2,
     int64 = 3,
@@ -267,8 +270,10 @@ class CudnnGraph {
     std::int64_t workspace_bytes;
   };
 
-  /// CudaError where the library does not take it at all.
-  CudnnGraph(const CudnnLibrary& library, const CudnnConvolution& convolution) : library_(library) {
+  /// CudaError where the library does not take it at all. Without a handle, which the first versions want, it is for
+  /// devices that are described alone.
+  CudnnGraph(const CudnnLibrary& library, CudnnLibrary::Handle* handle, const CudnnConvolution& convolution)
+      : library_(library), handle_(handle) {
     using A = CudnnLibrary::Attribute;
     const conv2d_config& s = convolution.shape;
     const std::int64_t in = s.in_channels / s.groups;
@@ -323,6 +328,7 @@ class CudnnGraph {
     }
     const auto& graph = make(CudnnLibrary::Made::graph);
     graph.set(A::graph_operations, CudnnLibrary::Type::descriptor, operations_);
+    if (handle_ != nullptr) graph.set(A::graph_handle, CudnnLibrary::Type::handle, std::vector{handle_});
     graph.finalize();
     graph_ = graph.get();
   }
@@ -356,6 +362,7 @@ class CudnnGraph {
         if (!is_exact(config)) continue;
         CudnnDescriptor plan(library_, CudnnLibrary::Made::plan);
         plan.set(A::plan_config, config);
+        if (handle_ != nullptr) plan.set(A::plan_handle, CudnnLibrary::Type::handle, std::vector{handle_});
         if (device != nullptr) plan.set(A::plan_device, *device);
         std::int64_t bytes = 0, one = 0;
         if (!plan.is_possible() ||
@@ -441,6 +448,7 @@ class CudnnGraph {
   }
 
   const CudnnLibrary& library_;
+  CudnnLibrary::Handle* handle_;
   std::vector<std::unique_ptr<CudnnDescriptor>> made_;
   std::vector<CudnnLibrary::Descriptor> operations_;
   CudnnLibrary::Descriptor graph_ = nullptr;
@@ -544,7 +552,7 @@ class Cudnn {
                              const CublasLt::Settings& settings) const {
     const int most = settings.measured ? kMeasured : static_cast<int>(settings.algorithm) + 1;
     try {
-      CudnnGraph graph(*library_, convolution);
+      CudnnGraph graph(*library_, handle_, convolution);
       std::vector<CudnnGraph::Plan> plans = graph.plans(most);
       if (plans.empty()) return nullptr;
       std::size_t chosen = plans.size() - 1;

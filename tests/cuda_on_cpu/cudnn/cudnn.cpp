@@ -51,6 +51,7 @@ enum Kind {
   TENSOR = 17
 };
 enum Type {
+  HANDLE = 0,
   DATA_TYPE = 1,
   BOOLEAN = 2,
   INT64 = 3,
@@ -76,6 +77,7 @@ enum Attribute {
   ENGINEHEUR_OPERATION_GRAPH = 201,
   ENGINEHEUR_RESULTS = 202,
   ENGINECFG_ENGINE = 300,
+  EXECUTION_PLAN_HANDLE = 400,
   EXECUTION_PLAN_ENGINE_CONFIG = 401,
   EXECUTION_PLAN_WORKSPACE_SIZE = 402,
   FORWARD_ALPHA = 700,
@@ -100,6 +102,7 @@ enum Attribute {
   OPERATION_POINTWISE_XDESC = 751,
   OPERATION_POINTWISE_BDESC = 752,
   OPERATION_POINTWISE_YDESC = 753,
+  OPERATIONGRAPH_HANDLE = 800,
   OPERATIONGRAPH_OPS = 801,
   TENSOR_BYTE_ALIGNMENT = 900,
   TENSOR_DATA_TYPE = 901,
@@ -116,7 +119,7 @@ enum DataType { DATA_FLOAT = 0, DATA_HALF = 2, DATA_BFLOAT16 = 9 };
 enum Note { TENSOR_CORE = 0, REDUCED_PRECISION_REDUCTION = 2, NONDETERMINISTIC = 4 };
 constexpr int kAdd = 0, kRelu = 100, kHeuristicFallback = 2, kHeuristicA = 3, kCrossCorrelation = 1;
 
-/// What an attribute takes: its type, and how many.
+/// What an attribute takes: its type, and how many. Handles are wanted, as by the first versions 9.
 struct Slot {
   Attribute name;
   Type type;
@@ -136,7 +139,7 @@ const std::map<Kind, std::vector<Slot>> kSlots = {
     {ENGINE, {}},
     {ENGINECFG, {}},
     {ENGINEHEUR, {{ENGINEHEUR_MODE, HEUR_MODE, 1, 1}, {ENGINEHEUR_OPERATION_GRAPH, BACKEND_DESCRIPTOR, 1, 1}}},
-    {EXECUTION_PLAN, {{EXECUTION_PLAN_ENGINE_CONFIG, BACKEND_DESCRIPTOR, 1, 1}}},
+    {EXECUTION_PLAN, {{EXECUTION_PLAN_HANDLE, HANDLE, 1, 1}, {EXECUTION_PLAN_ENGINE_CONFIG, BACKEND_DESCRIPTOR, 1, 1}}},
     {CONVOLUTION_FORWARD,
      {{FORWARD_ALPHA, FLOAT, 1, 1},
       {FORWARD_BETA, FLOAT, 1, 1},
@@ -163,7 +166,7 @@ const std::map<Kind, std::vector<Slot>> kSlots = {
       {OPERATION_POINTWISE_XDESC, BACKEND_DESCRIPTOR, 1, 1},
       {OPERATION_POINTWISE_BDESC, BACKEND_DESCRIPTOR, 1, 1, false},
       {OPERATION_POINTWISE_YDESC, BACKEND_DESCRIPTOR, 1, 1}}},
-    {OPERATIONGRAPH, {{OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, 1, 8}}},
+    {OPERATIONGRAPH, {{OPERATIONGRAPH_HANDLE, HANDLE, 1, 1}, {OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, 1, 8}}},
     {VARIANT_PACK,
      {{VARIANT_PACK_UNIQUE_IDS, INT64, 1, 8},
       {VARIANT_PACK_DATA_POINTERS, VOID_PTR, 1, 8},
@@ -182,6 +185,7 @@ std::size_t width_of(Type type) {
       return sizeof(bool);
     case INT64:
       return sizeof(std::int64_t);
+    case HANDLE:
     case VOID_PTR:
     case BACKEND_DESCRIPTOR:
       return sizeof(void*);
@@ -456,6 +460,11 @@ std::string problem_of(const Descriptor& d) {
     if (!d.has(slot.name)) {
       if (slot.required) return "attribute " + std::to_string(slot.name) + " is not set";
       continue;
+    }
+    if (slot.type == HANDLE) {
+      const Handle* const handle = d.get<Handle*>(slot.name);
+      if (handle == nullptr || handle->destroyed || handle->device != cuda_on_cpu::current_device())
+        return "there is no handle, or it is another device's";
     }
     if (slot.type == BACKEND_DESCRIPTOR)
       for (const Descriptor* part : d.all<Descriptor*>(slot.name)) {

@@ -71,24 +71,25 @@ TEST(CudnnPlans, ThereIsOneForEveryConvolution) {
             SCOPED_TRACE(std::string(s.name) + ", type " + std::to_string(type) + ", result " +
                          std::to_string(static_cast<int>(result)) + (fuses ? ", with bias and ReLU" : ""));
             const std::int64_t out = conv2d_out_size(s.size, s.kernel, s.stride, s.padding, 1);
-            const CudnnGraph graph(*library, {.result = result,
-                                              .shape = {.batch = s.batch,
-                                                        .in_height = s.size,
-                                                        .in_width = s.size,
-                                                        .in_channels = s.in,
-                                                        .out_height = out,
-                                                        .out_width = out,
-                                                        .out_channels = s.out,
-                                                        .kernel_height = s.kernel,
-                                                        .kernel_width = s.kernel,
-                                                        .stride_height = s.stride,
-                                                        .stride_width = s.stride,
-                                                        .padding_height = s.padding,
-                                                        .padding_width = s.padding,
-                                                        .groups = s.groups},
-                                              .type = type,
-                                              .adds_bias = fuses,
-                                              .applies_relu = fuses});
+            const CudnnGraph graph(*library, nullptr,
+                                   {.result = result,
+                                    .shape = {.batch = s.batch,
+                                              .in_height = s.size,
+                                              .in_width = s.size,
+                                              .in_channels = s.in,
+                                              .out_height = out,
+                                              .out_width = out,
+                                              .out_channels = s.out,
+                                              .kernel_height = s.kernel,
+                                              .kernel_width = s.kernel,
+                                              .stride_height = s.stride,
+                                              .stride_width = s.stride,
+                                              .padding_height = s.padding,
+                                              .padding_width = s.padding,
+                                              .groups = s.groups},
+                                    .type = type,
+                                    .adds_bias = fuses,
+                                    .applies_relu = fuses});
             const auto plans = graph.plans(1, &of);
             ASSERT_EQ(plans.size(), 1u);
             EXPECT_LE(plans[0].workspace_bytes, CudnnGraph::kMostWorkspaceBytes);
