@@ -20,7 +20,6 @@ SLOW=(
   cuda_jit/CudaJitOperators                              # the cases of cuda_projects/CudaOperators, just in time
   cuda_on_cpu/Nvcc/CudaCompilePrograms.NvccTakesIt/every_kernel  # as CudaCompile.NvrtcTakesEveryKernel
   cuda_on_cpu/Nvcc/CudaCompilePrograms.NvccTakesIt/kernels
-  cuda_on_cpu/PlantedFaults.EveryBarrierThatIsLeftOut    # CudaRaces and EveryFaultInTheText know that races are told
   cuda_projects/CudaProjects.CMakeBuildsThemWithNvcc     # as CudaCompile.NvrtcTakesEveryKernel
   cuda_projects/CudaProjects.FaultsInTheTextAreNoticed   # as emit/SelfTests and cuda_on_cpu/PlantedFaults
   cuda_projects/CudaProjects.Gpt2Trains                  # all four, as cuda_jit/All/CudaNetworks by another road
