@@ -29,7 +29,7 @@ struct conv2d_config {
   std::int64_t dilation_height = 1, dilation_width = 1;
   std::int64_t groups = 1;     ///< divides in_channels and out_channels
   bool channels_last = true;   ///< x and y are NHWC; false (NCHW) is for kernels/reference only
-  bool measured = false;       ///< kernels/cuda: products by the fastest algorithm, not by the one recommended
+  bool measured = false;       ///< kernels/cuda: by the fastest algorithm, not by the one recommended
   bool tf32 = false;           ///< as linear_config's
   std::int64_t algorithm = 0;  ///< as linear_config's
 };

@@ -5,31 +5,12 @@
 
 #include <cstdlib>
 
+#include "functors.h"
 #include "kernel_harness.h"
 #include "kernels/cuda/conv2d.cuh"
 #include "oracle.h"
 
 namespace graven::kernels {
-namespace {
-
-struct relu {
-  static constexpr int inputs = 1;
-  template <class T>
-  GRAVEN_DEVICE static T apply(T x) {
-    return x < T(0) ? T(0) : x;
-  }
-};
-struct add {
-  static constexpr int inputs = 2;
-  template <class T>
-  GRAVEN_DEVICE static T apply(T x, T y) {
-    return x + y;
-  }
-};
-
-}  // namespace
-template <>
-inline constexpr bool is_relu<relu> = true;
 namespace {
 
 using namespace testing_on_device;

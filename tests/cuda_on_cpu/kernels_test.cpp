@@ -2,6 +2,7 @@
 // threads and blocks; and what a context says of errors. Other families: *_test.cpp beside it.
 #include <algorithm>
 
+#include "functors.h"
 #include "kernel_harness.h"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/epilogue.cuh"
@@ -16,20 +17,6 @@ namespace tolerance_of = tests::tolerance;
 
 using namespace testing_on_device;
 
-struct relu {
-  static constexpr int inputs = 1;
-  template <class T>
-  GRAVEN_DEVICE static T apply(T x) {
-    return x < T(0) ? T(0) : x;
-  }
-};
-struct add {
-  static constexpr int inputs = 2;
-  template <class T>
-  GRAVEN_DEVICE static T apply(T x, T y) {
-    return x + y;
-  }
-};
 struct greater {
   static constexpr int inputs = 2;
   template <class T>

@@ -1,4 +1,5 @@
 // The kernels that stand on cuBLASLt, and pooling, against loops in double.
+#include "functors.h"
 #include "kernel_harness.h"
 #include "kernels/cuda/conv2d.cuh"
 #include "kernels/cuda/linear.cuh"
@@ -12,29 +13,10 @@ namespace {
 
 namespace tolerance_of = tests::tolerance;
 
-struct relu {
-  static constexpr int inputs = 1;
-  template <class T>
-  GRAVEN_DEVICE static T apply(T x) {
-    return x < T(0) ? T(0) : x;
-  }
-};
+using namespace testing_on_device;
+
 /// ReLU too, but not known as such: it takes the pass of its own.
 struct relu_by_pass : relu {};
-struct add {
-  static constexpr int inputs = 2;
-  template <class T>
-  GRAVEN_DEVICE static T apply(T x, T y) {
-    return x + y;
-  }
-};
-
-}  // namespace
-template <>
-inline constexpr bool is_relu<relu> = true;
-namespace {
-
-using namespace testing_on_device;
 
 /// c[m,n] = op(a) op(b) in double.
 std::vector<double> product(std::int64_t m, std::int64_t n, std::int64_t k, const std::vector<float>& a,
