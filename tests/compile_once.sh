@@ -3,6 +3,8 @@
 # and the readers of data, is compiled once for all tests: through ccache, for which a project's place is nothing, and
 # with one namespace for Graven's text, which else has the project's name. What CMake compiles as one is compiled in
 # parts, which become one object. Not for projects that meet in one program.
+# Kernels are not optimised, which takes a quarter of the time, unless all tests are asked for (GRAVEN_ALL_TESTS): they
+# compute the same bits. Optimised, they are tested by tests/kernels, bits/ and the samples.
 # The objects are kept in the folder EMITTED_OBJECTS, or in the build folder that the project lies in.
 set -eu
 above() {  # FILE FOLDER: the folder with that file, this one or the nearest above it
@@ -19,6 +21,12 @@ fi
 if [ -z "$project" ] || [ -z "$objects" ] || ! command -v ccache >/dev/null; then exec "$@"; fi
 command=() output='' source='' last=''
 for word in "$@"; do
+  if [ -z "${GRAVEN_ALL_TESTS:-}" ]; then
+    case $word in
+      -O[23]) word=-O0 ;;
+      -fvect-cost-model=* | -fpeel-loops | -funswitch-loops) continue ;;
+    esac
+  fi
   case $word in
     -Dgraven=*_graven) command+=(-Dgraven=project_graven) ;;
     *) command+=("$word") ;;
@@ -44,18 +52,17 @@ if [[ $source == */Unity/*.cxx && -n $output && $* != *-fsanitize=* ]]; then
     esac
   done <"$source"
 fi
-if [ ${#sources[@]} = 0 ] && [ -z "$own" ]; then exec ccache "${command[@]}"; fi
 if [ -n "$own" ]; then
   sources+=("$output.own.cpp")
   printf %s "$own" >"$output.own.cpp"
 fi
 
-# What the project's own files include of the standard library, precompiled by g++ with these options: half of their
+# What the files include of the standard library, precompiled by g++ with these options: half of their
 # time. That they include what they use is seen where they are compiled without it (tests/emit/hostile_names_test.cpp).
 headers() {
   local word name last='' options=() folder
   if ! command -v flock >/dev/null || [[ $("$1" --version) != *'Free Software Foundation'* ]]; then return 0; fi
-  for word in "${@:2}"; do
+  for word in "${command[@]:1}"; do
     case $last in -o | -c | -MT | -MF | -isystem)
       last=''
       continue
@@ -84,10 +91,11 @@ headers() {
   printf '%s/std.h' "$folder"
 }
 own_words=()
-if [ -n "$own" ] && precompiled=$(headers "$@") && [ -n "$precompiled" ]; then
+if [[ $* != *-fsanitize=* && -n $source ]] && precompiled=$(headers "$@") && [ -n "$precompiled" ]; then
   own_words=(-include "$precompiled" -fpch-preprocess)
   export CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=1
 fi
+if [ ${#sources[@]} = 0 ]; then exec ccache "${command[@]}" "${own_words[@]}"; fi
 parts=()
 for file in "${sources[@]}"; do
   part=$output.${#parts[@]}
@@ -104,7 +112,8 @@ for file in "${sources[@]}"; do
     words+=("$word")
     last=$word
   done
-  if [ "$file" != "$output.own.cpp" ]; then words+=(-Werror); else words+=("${own_words[@]}"); fi
+  words+=("${own_words[@]}")
+  if [ "$file" != "$output.own.cpp" ]; then words+=(-Werror); fi
   ccache "${words[@]}"
 done
 "$1" -r -nostdlib "${parts[@]/%/.o}" -o "$output"

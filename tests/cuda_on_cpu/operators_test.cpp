@@ -105,8 +105,8 @@ Computed run_on_cuda(const ir::Graph& graph, const std::vector<TensorData>& inpu
     const std::string file = entry.path().filename().string();
     if (!file.ends_with(".cu")) continue;
     run({GRAVEN_CXX, "-std=c++20", "-O0", "-w", "-I.",
-         std::string("-I") + GRAVEN_SOURCE_DIR + "/tests/cuda_on_cpu/include", "-x", "c++", "-c", file, "-o",
-         file + ".o"},
+         std::string("-I") + GRAVEN_SOURCE_DIR + "/tests/cuda_on_cpu/include", "-include",
+         GRAVEN_PRECOMPILED "/device.h", "-x", "c++", "-c", file, "-o", file + ".o"},
         folder);
     objects.push_back(file + ".o");
   }

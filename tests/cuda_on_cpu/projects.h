@@ -22,6 +22,7 @@
 #include "frontend/eager/oracle.h"
 #include "ir/json.h"
 #include "ir/passes/derive_evaluation.h"
+#include "tests/all_tests.h"
 #include "tests/read_text.h"
 
 namespace graven::codegen {
@@ -192,7 +193,12 @@ class Projects {
   }
   Compiled build(const std::string& target, const std::string& extension, std::vector<std::string> options,
                  std::vector<std::string> libraries) {
-    options.insert(options.end(), {"-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-I."});
+    // To compile them takes far longer than to run them.
+    options.insert(options.end(),
+                   {"-std=c++20", tests::all_tests() ? "-O1" : "-O0", "-Wall", "-Wextra", "-Werror", "-I."});
+    if (!tests::all_tests() && !finds_races_)
+      options.insert(options.end(),
+                     {"-include", std::string(GRAVEN_PRECOMPILED "/") + (target == "cuda" ? "device.h" : "host.h")});
     if (GRAVEN_SANITIZED)
       options.insert(options.end(),
                      {"-fsanitize=address,undefined", "-fno-sanitize=alignment", "-fno-sanitize-recover=all", "-g1"});
