@@ -19,6 +19,8 @@
 //
 // A parameter that several stages read has one that owns it, the first: what the others add to its gradient flows there
 // part by part, and behind the update they get its new value.
+//
+// A model on a device gives its calls to it and returns; values go from device to device (kernels/cuda/nccl.cuh).
 #pragma once
 
 #include <cstddef>
@@ -47,24 +49,51 @@ struct StagesOfVariable {
   std::vector<int> stages;
 };
 
+/// What carries values from one rank's stage to another's. They are sent once the calls before have computed them, and
+/// go on beside those that follow.
+class StageMessages {
+ public:
+  virtual ~StageMessages() = default;
+  /// Of a slot; `tag` tells those of two ranks apart that are under way together.
+  virtual void send(int slot, int to, int tag, const void* data, std::size_t bytes) = 0;
+  virtual void receive(int from, int tag, void* data, std::size_t bytes) = 0;
+  /// What calls do from here on comes behind all that was to be received.
+  virtual void finish_receiving() = 0;
+  /// The same of what was sent from a slot: calls may write where it lies.
+  virtual void finish_sending(int slot) = 0;
+};
+
 /// What a model does for a pipeline. Slots are numbered from 0.
 class StagedModel {
  public:
   virtual ~StagedModel() = default;
   virtual int stages() const = 0;
+  /// Of this rank, between the places that crossings() and place_of() name; nullptr: those are the host's memory.
+  virtual StageMessages* messages() { return nullptr; }
+  /// Where a weight or a state lies, of which `variable` is the host's.
+  virtual void* place_of(const Variable& variable) { return variable.data; }
+  /// As TrainableModel's.
+  virtual void weights_needed() {}
+  virtual void weights_changed() {}
   /// Memory for so many parts.
   virtual void set_slots(int count) = 0;
   /// The slot has this part now.
   virtual void prepare(int slot, const StagePart& part) = 0;
-  /// The forward phase of a stage; returns the loss that it computes, 0 where it computes none. It adds to `numbers`
-  /// what it makes of TrainableModel::numbers(); nullptr: nothing.
-  virtual double forward(int stage, int slot, double* numbers) = 0;
+  /// The forward phase of a stage.
+  virtual void forward(int stage, int slot) = 0;
   /// The backward phase, which adds to the gradients.
   virtual void backward(int stage, int slot) = 0;
+  /// The loss that forward() has computed for the part that a slot has, 0 where the stage computes none. It adds to
+  /// `numbers` what the stage makes of TrainableModel::numbers(); nullptr: nothing.
+  virtual double results(int stage, int slot, double* numbers) = 0;
+  /// Behind the last part, on every rank: the gradients are the mean of all replicas'.
+  virtual void finish_gradients() { Ranks::peers().finish(); }
   /// Behind the last part, which is in slot 0: what the updates of other stages read of this one's gradients, the norms
   /// of them; then the update.
   virtual void begin_update(int stage) = 0;
   virtual void update(int stage) = 0;
+  /// The step is over: waits for what it has given to a device.
+  virtual void end_step() {}
   /// In the same order on all ranks, with the part's sizes.
   virtual const std::vector<Crossing>& crossings(int slot) = 0;
   virtual const std::vector<StagesOfVariable>& stages_of_variables() const = 0;
@@ -87,14 +116,16 @@ class StagePipeline final : public Pipeline {
   bool has_gradient(const std::string& parameter) const override;
 
  private:
-  struct Messages;
   struct Held {
     Variable variable;
     bool changes;
     std::vector<int> stages;
   };
-  double forward(std::int64_t part, std::int64_t parts, const StageParts& parts_of_step, double* numbers);
+  void forward(std::int64_t part, std::int64_t parts, const StageParts& parts_of_step);
   void backward(std::int64_t part, std::int64_t parts);
+  /// The results of the parts before this one that have not been asked for.
+  void collect(std::int64_t before, std::int64_t parts, double* numbers);
+  void share_changed_weights();
   void send(int slot, Crossing::Phase phase);
   void receive(int slot, Crossing::Phase phase);
   /// The last part of a step is in slot 0, where its results are looked for.
@@ -109,7 +140,10 @@ class StagePipeline final : public Pipeline {
   StagedModel& model_;
   const int stage_;
   std::vector<Held> weights_, states_;
-  std::unique_ptr<Messages> messages_;
+  std::unique_ptr<StageMessages> own_messages_;  ///< where the model has none
+  StageMessages* messages_ = nullptr;
+  std::int64_t collected_ = 0;  ///< parts of the step
+  double loss_ = 0;             ///< theirs
 };
 
 }  // namespace graven::runtime

@@ -611,6 +611,12 @@ void Ranks::broadcast(void* data, std::size_t bytes) {
   if (size_ > 1) engine_->broadcast(time_limit_, data, bytes);
 }
 
+void Ranks::bring(int from, int to, const Variable& variable) {
+  if (from == to || (rank_ != from && rank_ != to)) return;
+  const bool sends = rank_ == from;
+  engine_->transfer(time_limit_, sends ? to : from, static_cast<std::byte*>(variable.data), variable.bytes(), sends);
+}
+
 void Ranks::scatter(const Variable& variable, const void* whole) {
   std::vector<std::byte> part;
   for (int r = size_ - 1; r >= 0; --r) {

@@ -100,6 +100,8 @@ class Ranks {
   void largest(double* x, std::size_t n);
   /// The first rank's bytes for everybody.
   void broadcast(void* data, std::size_t bytes);
+  /// What one rank has in a variable for another; one of the two is the first.
+  void bring(int from, int to, const Variable& variable);
   /// The first rank's `whole` in parts for everybody, each its own one of a variable that is_part(); and back.
   void scatter(const Variable& variable, const void* whole);
   void gather(const Variable& variable, void* whole);

@@ -309,10 +309,11 @@ class Program final : public runtime::TrainableModel {
     for (const auto& c : model_->crossings(slot))
       list.push_back({static_cast<runtime::Crossing::Phase>(c.phase), c.from, c.to, c.data, c.bytes});
   }
-  double forward(int stage, int slot, double* numbers) override {
-    return model_->forward_stage(stage, slot, numbers);
-  }
+  void forward(int stage, int slot) override { model_->forward_stage(stage, slot); }
   void backward(int stage, int slot) override { model_->backward_stage(stage, slot); }
+  double results(int stage, int slot, double* numbers) override {
+    return model_->results_of_stage(stage, slot, numbers);
+  }
   void begin_update(int stage) override { model_->begin_update_stage(stage); }
   void update(int stage) override { model_->update_stage(stage); }
   const std::vector<runtime::Crossing>& crossings(int slot) override {

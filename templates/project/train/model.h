@@ -218,10 +218,12 @@ class GRAVEN_API Model {
   void set_slots(int count);
   /// The slot has these inputs, which stay where they are, and these numbers.
   void prepare_part(int slot, @{ parameters }@, const Hyper& hyper);
-  /// Returns the loss that the stage computes; 0 where it computes none. Of the results of one number each, without
-  /// the loss, it adds to `numbers` those that it makes, each in its place, unless that is nullptr.
-  double forward_stage(int stage, int slot, double* numbers = nullptr);
+  void forward_stage(int stage, int slot);
   void backward_stage(int stage, int slot);
+  /// The loss that the stage has computed of the slot's part, before the slot gets another one or is updated with; 0
+  /// where it computes none. Of the results of one number each, without the loss, it adds to `numbers` those that it
+  /// makes, each in its place, unless that is nullptr.
+  double results_of_stage(int stage, int slot, double* numbers = nullptr);
   /// What the update of other stages reads of this one's gradients; then the update, by the numbers of slot 0.
   void begin_update_stage(int stage);
   void update_stage(int stage);

@@ -548,10 +548,19 @@ void Model::prepare_part(int slot, @{ parameters }@, const Hyper& hyper) {
   own.list_crossings();
 }
 
-double Model::forward_stage(int stage, int slot, [[maybe_unused]] double* numbers) {
+void Model::forward_stage(int stage, int slot) {
+  Memory& own = *memory_;
+  own.program.stages[stage].forward(own.step_of(own.slots.at(static_cast<std::size_t>(slot))));
+}
+
+void Model::backward_stage(int stage, int slot) {
+  Memory& own = *memory_;
+  own.program.stages[stage].backward(own.step_of(own.slots.at(static_cast<std::size_t>(slot))));
+}
+
+double Model::results_of_stage(int stage, int slot, [[maybe_unused]] double* numbers) {
   Memory& own = *memory_;
   const Step step = own.step_of(own.slots.at(static_cast<std::size_t>(slot)));
-  own.program.stages[stage].forward(step);
   double loss = 0;
   [[maybe_unused]] const Buffers& buf = step.buf;
 {% for loss in losses %}
@@ -567,11 +576,6 @@ double Model::forward_stage(int stage, int slot, [[maybe_unused]] double* number
 {% endfor %}
 {% endif %}
   return loss;
-}
-
-void Model::backward_stage(int stage, int slot) {
-  Memory& own = *memory_;
-  own.program.stages[stage].backward(own.step_of(own.slots.at(static_cast<std::size_t>(slot))));
 }
 
 {% if has_norms %}
