@@ -532,6 +532,10 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
                     std::to_string(description.tensor_ranks) +
                         " ranks, which have the tensors of the model in parts (enable_tensor_parallel)",
                     std::to_string(ranks->size()));
+      // Each rank has a device of its own, where nobody says which.
+      if (description.on_device)
+        if (const int place = ranks->place_on_machine(); !a.given("device"))
+          o.execution.device = place % std::max(model.devices(), 1);
       ranks->require_same("the program",
                           std::string(description.generator) + ", graph " + std::string(description.graph_hash));
       ranks->require_same("the options",

@@ -58,6 +58,8 @@ class InferenceRanks {
   virtual bool is_first() const = 0;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// How many before this one run on the same machine.
+  virtual int place_on_machine() const = 0;
   virtual void set_time_limit(double seconds) = 0;
   /// The first one's bytes for everybody.
   virtual void broadcast(void* data, std::size_t bytes) = 0;
@@ -79,6 +81,8 @@ class InferenceModel {
   virtual void start(int threads, const std::string& weights) = 0;
   /// Called after start(), of a model on a device alone: whether it records its calls as a CUDA graph, as it does.
   virtual void use_cuda_graph(bool /* on */) {}
+  /// How many devices there are for it.
+  virtual int devices() const { return 1; }
   /// What the symbols of the description stand for in the calls that follow; the largest before.
   virtual void resize(const std::int64_t* /* sizes */) {}
   /// Inputs and outputs in the order of the description, 64-byte aligned, `batch` samples each.

@@ -496,6 +496,56 @@ Ranks::Ranks() {
   size_ = engine_->size;
 }
 
+namespace {
+
+/// Some of the ranks, by the messages of all of them, which make the same calls for their own group at one time.
+class GroupEngine final : public RankEngine {
+ public:
+  /// `of`: the group of a rank, and its place in it.
+  GroupEngine(RankEngine& all, std::pair<int, int> (*of)(int rank, int row), int row) : all_(all), of_(of), row_(row) {
+    const int own = of(all.rank, row).first;
+    for (int r = 0; r < all.size; ++r)
+      if (of(r, row).first == own) members_.push_back(r);
+    rank = of(all.rank, row).second;
+    size = static_cast<int>(members_.size());
+  }
+
+  void all_gather(double limit, const void* own, void* all, std::size_t bytes) override {
+    std::vector<std::byte> rows(bytes * static_cast<std::size_t>(all_.size));
+    all_.all_gather(limit, own, rows.data(), bytes);
+    auto* to = static_cast<std::byte*>(all);
+    for (const int r : members_) to = std::copy_n(rows.data() + static_cast<std::size_t>(r) * bytes, bytes, to);
+  }
+  /// By way of the first of all.
+  void broadcast(double limit, void* data, std::size_t bytes) override {
+    auto* const own = static_cast<std::byte*>(data);
+    if (all_.rank > 0) return all_.transfer(limit, 0, own, bytes, rank == 0);
+    std::vector<std::byte> passing(bytes);
+    for (int root = 0; root < all_.size; ++root) {
+      const auto [group, place] = of_(root, row_);
+      if (place != 0) continue;
+      std::byte* const from = root == 0 ? own : passing.data();
+      if (root > 0) all_.transfer(limit, root, from, bytes, false);
+      for (int r = root + 1; r < all_.size; ++r)
+        if (of_(r, row_).first == group) all_.transfer(limit, r, from, bytes, true);
+    }
+  }
+  void transfer(double, int, std::byte*, std::size_t, bool) override {
+    throw Error("ranks", "", "a transfer between all ranks", "one within a group of them");
+  }
+  void require_others() override { all_.require_others(); }
+  bool is_ended_by_others(double seconds) override { return all_.is_ended_by_others(seconds); }
+  void end(int status) override { all_.end(status); }
+
+ private:
+  RankEngine& all_;
+  std::pair<int, int> (*of_)(int, int);
+  const int row_;
+  std::vector<int> members_;
+};
+
+}  // namespace
+
 // Ranks that speak by sockets have devices, which exchange tensors themselves.
 void Ranks::start_mean(float*, std::int64_t) {}
 void Ranks::start_mean(double*, std::int64_t) {}
@@ -509,7 +559,9 @@ void Ranks::finish() {}
 void Ranks::finish_gathers() {}
 double Ranks::time_last_messages() { return 0; }
 void Ranks::exchange(const void*, void*, std::size_t) {}
-void Ranks::gather_rows(const void*, void*, std::size_t) {}
+void Ranks::gather_rows(const void* own, void* rows, std::size_t bytes) {
+  if (size_ > 1 && bytes > 0) engine_->all_gather(time_limit_, own, rows, bytes);
+}
 
 #endif
 
@@ -731,7 +783,13 @@ void Ranks::divide(int count) {
   }
   mpi(own.team->engine_).beside = &mpi(own.peers->engine_);
 #else
-  throw Error("ranks", "", "an engine that divides them into groups (MPI)", "sockets");
+  const auto group = [&](std::pair<int, int> (*of)(int, int)) {
+    std::unique_ptr<Ranks> made(new Ranks(std::make_unique<GroupEngine>(*ranks.engine_, of, count)));
+    made->time_limit_ = ranks.time_limit_;
+    return made;
+  };
+  own.peers = group([](int rank, int row) { return std::pair(rank % row, rank / row); });
+  own.team = group([](int rank, int row) { return std::pair(rank / row, rank % row); });
 #endif
 }
 

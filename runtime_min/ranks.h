@@ -1,7 +1,7 @@
 // Ranks: the processes that train one model together, started by mpirun or srun. The engine is MPI, in a program that
 // is built with it (-DGRAVEN_MPI=ON); without it, and in a program that is started alone, there is one rank, and
-// everything below is done at once. Where devices add up what their ranks have computed (kernels/cuda/nccl.cuh) the
-// engine are sockets (rank_sockets.h), and what is begun here is nothing.
+// everything below is done at once. Where devices bring together what their ranks have computed (kernels/cuda/nccl.cuh)
+// the engine are sockets (rank_sockets.h), and what is begun here is nothing, nor is exchange().
 //
 //   Ranks& ranks = Ranks::all();
 //   ranks.start_mean(gradient, n);              // begins, and goes on beside what the caller does next
@@ -126,5 +126,16 @@ class Ranks {
   int rank_ = 0, size_ = 1;
   double time_limit_ = 600;
 };
+
+/// They as a device's library is told of them (kernels/cuda/nccl.cuh): so many in a row have tensors in parts. The
+/// kernels do not know the run time, nor it them.
+template <class Processes>
+Processes processes(int row = 1) {
+  return {.rank = Ranks::all().rank(),
+          .size = Ranks::all().size(),
+          .row = row,
+          .broadcast = [](void* data, std::size_t bytes) { Ranks::all().broadcast(data, bytes); },
+          .require_others = [](double seconds) { Ranks::all().require_others(seconds); }};
+}
 
 }  // namespace graven::runtime

@@ -231,11 +231,10 @@ void note_extent(const Extent& extent, const EmitOptions& options, EmitReport& r
 
 /// Programs whose ranks have tensors in parts.
 void require_tensor_ranks(const ir::Graph& graph, const Target& target) {
-  if (target.style.on_device)
-    throw UserError(fmt::format("{}: {} has tensors in parts over ranks, and {} has no ranks: expected a target whose "
-                                "programs work in the processor's memory",
+  if (target.style.team_headers.empty())
+    throw UserError(fmt::format("{}: {} has tensors in parts over ranks, and {} has no such ranks",
                                 ir::kTensorParallel, graph.name, target.title))
-        .note("emit it for the CPU, or without enable_tensor_parallel()");
+        .note("emit it for another target, or without enable_tensor_parallel()");
   if (std::none_of(graph.config.begin(), graph.config.end(),
                    [](const auto& entry) { return entry.first.starts_with(ir::kLayoutOf); }))
     throw UserError(

@@ -696,7 +696,6 @@ class Builder {
                                     .writable = values.writable_expression_in("", kept),
                                     .storage = std::max<std::int64_t>(1, type.shape.numel().maximum())});
     out_.training.has_accuracy = true;
-    if (!style_.predictions_header.empty()) style_.api_headers.push_back(style_.predictions_header);
     out_.training.score_type = public_type(type.dtype);
     out_.training.label_input = input - graph.inputs.begin();
     out_.training.label_type = public_type(graph.type(*input).dtype);
@@ -704,6 +703,9 @@ class Builder {
     const bool in_parts = out_.names.tensor_ranks > 1 && classes_of(graph, plan, *input) > out_.training.classes;
     out_.training.own_classes = in_parts ? own : 0;
     if (in_parts) out_.training.classes = own * out_.names.tensor_ranks;
+    if (const std::string& header = in_parts ? style_.team_predictions_header : style_.predictions_header;
+        !header.empty())
+      style_.api_headers.push_back(header);
     out_.training.times_rows_per_sample = rows == batch ? std::string() : fmt::format(" * {}", rows / batch);
     out_.training.count_if_used = " count";
   }

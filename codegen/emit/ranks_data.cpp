@@ -53,6 +53,13 @@ std::string modules_of(const ir::Graph& graph, std::int32_t stage) {
   return comment_text(ir::braced(modules));
 }
 
+/// To those of what declares the device, once each.
+void add_headers(TargetStyle& style, const std::vector<std::string>& headers) {
+  for (const std::string& header : headers)
+    if (std::find(style.api_headers.begin(), style.api_headers.end(), header) == style.api_headers.end())
+      style.api_headers.push_back(header);
+}
+
 }  // namespace
 
 std::vector<std::int32_t> stages_of_project(const ir::Graph& graph) {
@@ -77,12 +84,9 @@ void describe_ranks(const ir::Graph& graph, const EmitOptions& options, ProjectN
     names.engine = "${engine}";
     names.data_group = "peers";
     names.tensor_bytes = ir::bytes_sent(graph);
-    style.api_headers.emplace_back("kernels/cpu/team.h");
+    add_headers(style, style.team_headers);
   }
-  if (data_parallel)
-    style.api_headers.insert(style.api_headers.end(), style.rank_headers.begin(), style.rank_headers.end());
-  else if (names.tensor_ranks > 1)
-    style.api_headers.insert(style.api_headers.end(), {"runtime/collectives.h", "runtime/ranks.h"});
+  if (data_parallel) add_headers(style, style.rank_headers);
   if (data_parallel) {
     names.data_parallel = names.has_ranks = true;
     names.engine = "${engine}";

@@ -48,7 +48,9 @@ struct TargetStyle {
   std::vector<std::string> api_headers = {};       ///< what declares it
   std::vector<std::string> training_headers = {};  ///< the same, of what trains alone
   std::vector<std::string> rank_headers = {};      ///< and of what several ranks may train together
+  std::vector<std::string> team_headers = {};      ///< of ranks that have tensors in parts; none: there are no such
   std::string predictions_header = "";             ///< the file of the largest score of a row; empty: scores are read
+  std::string team_predictions_header = "";        ///< of one of whose scores ranks have some each
   std::vector<std::string> words = {};             ///< that its text has of kernels/ beside calls and types
   std::vector<TargetLibrary> libraries = {};       ///< in the order of linking
   std::string needs = "";                          ///< "nothing but a C++20 compiler ..."

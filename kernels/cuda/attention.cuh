@@ -239,6 +239,7 @@ struct attention_drops {
   bool by_four = false;  ///< the words of a counter are those of one row
   std::uint32_t threshold = 0;
   float scale = 1;  ///< of those that are kept
+  int rank = 0;     ///< of attention_config::ranks
 };
 
 /// Which of its weights a thread keeps, of a matrix of q's.
@@ -246,7 +247,7 @@ template <bool Drops>
 struct attention_dropout {
   attention_drops drops;
   std::int64_t seed = 0, stream, step = 0;
-  std::int64_t first;  // the matrix's first weight's place in the whole tensor, of the first rank
+  std::int64_t first;  // the matrix's first weight's place in the whole tensor
 
   __device__ attention_dropout(const attention_config& config, const attention_drops& how, std::int64_t matrix,
                                const std::int64_t* seeds, const std::int64_t* steps)
@@ -254,7 +255,7 @@ struct attention_dropout {
     if constexpr (Drops) {
       seed = *seeds;
       step = *steps;
-      if (config.ranks > 1) first = first / config.run * config.ranks * config.run + first % config.run;
+      if (config.ranks > 1) first = (first / config.run * config.ranks + drops.rank) * config.run + first % config.run;
     }
   }
 
@@ -587,13 +588,14 @@ inline LaunchShape attention_shape(std::int64_t matrices, std::int64_t rows, int
   return launch_shape(matrices * divide_up(rows, at_once) * kAttentionBlock, kAttentionBlock);
 }
 
-inline attention_drops drops_of(const attention_config& config, const std::int64_t* seed) {
+inline attention_drops drops_of(const CudaContext& context, const attention_config& config, const std::int64_t* seed) {
   if (seed == nullptr) return {};
   const bool all = config.p >= 1;
   return {.all = all,
           .by_four = config.keys % 4 == 0,
           .threshold = dropout_threshold(config.p),
-          .scale = all ? 0.0f : static_cast<float>(1 / (1 - config.p))};
+          .scale = all ? 0.0f : static_cast<float>(1 / (1 - config.p)),
+          .rank = static_cast<int>(rank_in_team(context))};
 }
 
 }  // namespace detail
@@ -609,7 +611,7 @@ void attention(CudaContext& context, const attention_config& config, T* y, float
       [&]<int Size, bool Drops>(std::integral_constant<int, Size>, std::bool_constant<Drops>) {
         launch(context, "attention", &attention_kernel<Size, Drops, T>,
                detail::attention_shape(config.matrices, config.queries, attention_tile<Size, false>::kRows), config,
-               aligned, detail::drops_of(config, seed), y, lse, q, k, v, mask, seed, step);
+               aligned, detail::drops_of(context, config, seed), y, lse, q, k, v, mask, seed, step);
       });
 }
 
@@ -621,7 +623,7 @@ void attention_backward(CudaContext& context, const attention_config& config, T*
                         const std::int64_t* step) {
   const bool aligned = config.size % 4 == 0 && aligned_for_vectors<4>(dq, dk, dv, dy, q, k, v, y);
   const std::int64_t rows = config.matrices * config.queries;
-  const attention_drops drops = detail::drops_of(config, seed);
+  const attention_drops drops = detail::drops_of(context, config, seed);
   float* const along = static_cast<float*>(context.workspace(static_cast<std::size_t>(rows) * sizeof(float)));
   detail::with_attention_kernel(
       config.size, seed != nullptr,

@@ -129,7 +129,7 @@ class CallFaults {
   /// Waits for the context's stream; index_error or value_error where something was found, which is then forgotten.
   void require_none(const CudaContext& context) {
     // A copy to such memory is waited for by whoever asks for it, with no look at the other ranks.
-    if (context.collectives() != nullptr) context.synchronize();
+    if (context.others() != nullptr) context.synchronize();
     call_fault found{};
     fetch(&found, context.stream());
     context.synchronize();

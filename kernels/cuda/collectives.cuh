@@ -2,9 +2,13 @@
 // brings an engine (nccl.cuh); where there is none, there is one rank.
 //
 // What start_...() begins runs beside what the context's stream is given next, and is there when the phase of the step
-// is over (NcclCollectives::finish); all else is done where it stands, in the order of that stream. Every rank makes
-// the same calls, in the same order. The shard of a rank are its elements of a tensor that all ranks share
-// (runtime/shard.h). All tensors lie on the device.
+// is over (NcclRanks::finish); all else is done where it stands, in the order of that stream. Every rank makes the same
+// calls, in the same order. The shard of a rank are its elements of a tensor that all ranks share (runtime/shard.h).
+// All tensors lie on the device.
+//
+// Collectives are those who have batches of their own and one model; a Team are those who have the tensors of a model
+// in parts (cpu/team.h). Where there are both, ranks are rows of teams, and a rank's Collectives those at its place in
+// the other rows.
 #pragma once
 
 #ifndef __CUDACC_RTC__
@@ -24,12 +28,30 @@ inline std::int64_t first_of_shard(std::int64_t n, int rank, int ranks) {
 struct SentByRank {
   std::int64_t messages = 0;
   double bytes = 0;  ///< of the tensors that were brought together
-  double sent = 0;   ///< by each rank of a ring
+  double least = 0;  ///< what each rank of a ring sends for these
+  double sent = 0;   ///< that, and what a team has sent
   void add(const SentByRank& other) {
     messages += other.messages;
     bytes += other.bytes;
+    least += other.least;
     sent += other.sent;
   }
+};
+
+/// All of them together, for who gives work to this rank's device or waits for it.
+struct OtherRanks {
+  /// By the calls since this was asked for, and another's.
+  virtual SentByRank take_sent() = 0;
+  virtual void add_sent(const SentByRank& sent) = 0;
+  /// An error where they have parted: what was recorded with them may not be replayed.
+  virtual void require_together() const = 0;
+  /// As cudaStreamSynchronize() and cudaEventSynchronize(), but an error where another rank is gone, for which a stream
+  /// would wait for ever.
+  virtual void wait(cudaStream_t stream) = 0;
+  virtual void wait(cudaEvent_t event) = 0;
+
+ protected:
+  ~OtherRanks() = default;
 };
 
 struct Collectives {
@@ -52,15 +74,6 @@ struct Collectives {
   virtual void gather(double* whole, const double* shard, std::int64_t n) = 0;
   /// Each rank's n numbers, one rank's behind another's.
   virtual void gather_numbers(double* all, const double* own, std::int64_t n) = 0;
-  /// By the calls since this was asked for, and another's.
-  virtual SentByRank take_sent() = 0;
-  virtual void add_sent(const SentByRank& sent) = 0;
-  /// An error where they have parted: what was recorded with them may not be replayed.
-  virtual void require_together() const = 0;
-  /// As cudaStreamSynchronize() and cudaEventSynchronize(), but an error where another rank is gone, for which a stream
-  /// would wait for ever.
-  virtual void wait(cudaStream_t stream) = 0;
-  virtual void wait(cudaEvent_t event) = 0;
 
   /// Elements of this rank's shard of n.
   std::int64_t shard_size(std::int64_t n) const {
@@ -69,6 +82,18 @@ struct Collectives {
 
  protected:
   ~Collectives() = default;
+};
+
+struct Team {
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// Row r of `rows`, of so many bytes, goes to rank r; row r of `received` comes from it.
+  virtual void exchange(const void* rows, void* received, std::int64_t bytes) = 0;
+  /// Row r of `rows` is what rank r has in its `own`, which may be that row.
+  virtual void gather(const void* own, void* rows, std::int64_t bytes) = 0;
+
+ protected:
+  ~Team() = default;
 };
 
 }  // namespace graven::kernels

@@ -183,17 +183,24 @@ class CudaContext {
     stream_ = stream != nullptr ? stream : own_stream_;
   }
   void synchronize() const {
-    if (collectives_ != nullptr) return collectives_->wait(stream_);
+    if (others_ != nullptr) return others_->wait(stream_);
     GRAVEN_CUDA(cudaStreamSynchronize(stream_));
   }
   /// Until an event of its stream has come.
   void wait(cudaEvent_t event) const {
-    if (collectives_ != nullptr) return collectives_->wait(event);
+    if (others_ != nullptr) return others_->wait(event);
     GRAVEN_CUDA(cudaEventSynchronize(event));
   }
   /// The other ranks; nullptr: there is one.
+  OtherRanks* others() const { return others_; }
+  /// Those who have batches of their own, and those who have parts of the tensors; nullptr: this rank alone.
   Collectives* collectives() const { return collectives_; }
-  void set_collectives(Collectives* collectives) { collectives_ = collectives; }
+  Team* team() const { return team_; }
+  void set_ranks(OtherRanks* others, Collectives* collectives, Team* team) {
+    others_ = others;
+    collectives_ = collectives;
+    team_ = team;
+  }
 
   /// `bytes` of device memory for use by the next kernel or library call on the stream alone; 256-byte aligned. It
   /// grows, waiting for the stream, when a call asks for more than all before it and all that were rehearsed.
@@ -271,9 +278,16 @@ class CudaContext {
   bool rehearses_ = false, records_ = true;
   int workspace_version_ = 0;
   CallListener* listener_ = nullptr;
+  OtherRanks* others_ = nullptr;
   Collectives* collectives_ = nullptr;
+  Team* team_ = nullptr;
   std::shared_ptr<void> libraries_[kLibraries];
 };
+
+/// Which of those that have tensors in parts the context is; a process that runs alone is the first.
+inline std::int64_t rank_in_team(const CudaContext& context) {
+  return context.team() != nullptr ? context.team()->rank() : 0;
+}
 
 /// Copies `bytes` within the device when the stream comes to it.
 inline void copy_on_device(CudaContext& context, void* to, const void* from, std::size_t bytes) {

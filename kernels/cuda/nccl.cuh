@@ -1,8 +1,7 @@
-// NcclCollectives: ranks whose devices bring tensors together by NCCL, which is opened when there is more than one
-// rank: a program needs libnccl.so.2 (2.10 or later) on machines where it trains over several devices, and nowhere
-// else.
+// NcclRanks: ranks whose devices bring tensors together by NCCL, which is opened when there is more than one rank: a
+// program needs libnccl.so.2 (2.10 or later) on machines where it runs on several devices, and nowhere else.
 //
-//   NcclCollectives ranks(context, {.rank = 1, .size = 4, .broadcast = ..., .require_others = ...});
+//   NcclRanks ranks(context, {.rank = 1, .size = 4, .row = 2, .broadcast = ..., .require_others = ...});
 //   ranks.begin_part(/*is_last=*/true);
 //   program.backward(step);                     // all_reduce begins, bucket by bucket, beside the rest of backward
 //   ranks.finish();                             // what the context's stream is given from here on finds the means
@@ -11,6 +10,11 @@
 // it has kBucketBytes, or backward is over. All of it may be recorded (recorded_calls.cuh): the stream of the messages
 // forks from the context's, and joins it in finish(). With the same ranks, devices and library a mean has the same bits
 // each time, on all ranks.
+//
+// What a team sends is moved alone, and added up by the kernels that ask for it, in the order of the ranks
+// (convert_layout.cuh): it depends neither on the library nor on its algorithms. Where there is a team, the means stand
+// on the context's stream, too: of two communicators of a device, which wait for other ranks each, the calls have one
+// order on all ranks.
 //
 // The names and numbers of NCCL's interface: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api.html
 #pragma once
@@ -27,6 +31,7 @@
 #include <exception>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -41,7 +46,7 @@ class Nccl {
   struct UniqueId {
     char bytes[128];
   };
-  enum Type : int { float32 = 7, float64 = 8 };
+  enum Type : int { bytes = 1, float32 = 7, float64 = 8 };
   enum Operation : int { mean = 4 };
   static constexpr Type type_of(const float*) { return float32; }
   static constexpr Type type_of(const double*) { return float64; }
@@ -64,6 +69,8 @@ class Nccl {
                 cudaStream_t);
   int (*broadcast)(const void* from, void* to, std::size_t count, int type, int root, Communicator*, cudaStream_t);
   int (*all_gather)(const void* from, void* to, std::size_t count_each, int type, Communicator*, cudaStream_t);
+  int (*send)(const void* from, std::size_t count, int type, int to_rank, Communicator*, cudaStream_t);
+  int (*receive)(void* to, std::size_t count, int type, int from_rank, Communicator*, cudaStream_t);
   int (*group_start)();
   int (*group_end)();
   const char* (*error_text)(int);
@@ -95,6 +102,8 @@ class Nccl {
     find(library, "ncclReduce", reduce);
     find(library, "ncclBroadcast", broadcast);
     find(library, "ncclAllGather", all_gather);
+    find(library, "ncclSend", send);
+    find(library, "ncclRecv", receive);
     find(library, "ncclGroupStart", group_start);
     find(library, "ncclGroupEnd", group_end);
     find(library, "ncclGetErrorString", error_text);
@@ -110,113 +119,32 @@ class Nccl {
 };
 #define GRAVEN_NCCL(call) ::graven::kernels::Nccl::library().check((call), #call, __FILE__, __LINE__)
 
-class NcclCollectives final : public Collectives {
+/// Those who bring tensors together by one communicator, this rank among them.
+class NcclGroup {
  public:
-  /// The processes, by the host's own means.
-  struct Processes {
-    int rank = 0, size = 1;
-    void (*broadcast)(void* data, std::size_t bytes);  ///< the first rank's bytes for everybody
-    /// Called while this rank waits for the others, and has for so long: it throws where one of them is gone.
-    void (*require_others)(double seconds);
-  };
-
-  /// Every rank makes one, of its context's device, which no other rank has; they wait for each other.
-  NcclCollectives(CudaContext& context, const Processes& processes) : context_(context), processes_(processes) {
-    const Nccl& nccl = Nccl::library();
-    Nccl::UniqueId id{};
-    if (processes.rank == 0) GRAVEN_NCCL(nccl.get_unique_id(&id));
-    processes.broadcast(&id, sizeof id);
-    GRAVEN_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-    GRAVEN_CUDA(cudaEventCreateWithFlags(&ready_, cudaEventDisableTiming));
-    GRAVEN_CUDA(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming));
-    meet(id);
-    context.set_collectives(this);
-  }
-  ~NcclCollectives() {
-    context_.set_collectives(nullptr);
-    if (aborting_.joinable()) aborting_.join();
+  NcclGroup(CudaContext& context, int rank, int size) : context_(context), rank_(rank), size_(size) {}
+  ~NcclGroup() {
     if (communicator_ != nullptr) (void)Nccl::library().destroy(communicator_);
-    if (ready_ != nullptr) (void)cudaEventDestroy(ready_);
-    if (done_ != nullptr) (void)cudaEventDestroy(done_);
-    if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
   }
-  NcclCollectives(const NcclCollectives&) = delete;
-  NcclCollectives& operator=(const NcclCollectives&) = delete;
+  NcclGroup(const NcclGroup&) = delete;
+  NcclGroup& operator=(const NcclGroup&) = delete;
 
-  int rank() const override { return processes_.rank; }
-  int size() const override { return processes_.size; }
-  bool is_last_part() const override { return is_last_; }
-  /// What a step before has begun, and an error has kept from being sent, is none of this one's.
-  void begin_part(bool is_last) {
-    is_last_ = is_last;
-    bucket_.clear();
-    bucket_bytes_ = 0;
-    is_begun_ = false;
-  }
-  void require_together() const override { (void)communicator(); }
-
-  void start_mean(float* x, std::int64_t n) override { start(x, n, false); }
-  void start_mean(double* x, std::int64_t n) override { start(x, n, false); }
-  void start_shard_of_mean(float* x, std::int64_t n) override { start(x, n, true); }
-  void start_shard_of_mean(double* x, std::int64_t n) override { start(x, n, true); }
-  void shard_of_mean(float* shard, const float* x, std::int64_t n) override { reduce_shards(shard, x, n); }
-  void shard_of_mean(double* shard, const double* x, std::int64_t n) override { reduce_shards(shard, x, n); }
-  void gather(float* whole, const float* shard, std::int64_t n) override { gather_shards(whole, shard, n); }
-  void gather(double* whole, const double* shard, std::int64_t n) override { gather_shards(whole, shard, n); }
-  void gather_numbers(double* all, const double* own, std::int64_t n) override {
-    GRAVEN_NCCL(Nccl::library().all_gather(own, all, static_cast<std::size_t>(n), Nccl::float64, communicator(),
-                                           context_.stream()));
-    count(static_cast<double>(n) * sizeof *own, size() - 1.0);
-  }
-
-  /// What has been begun comes before what the context's stream is given next.
-  void finish() {
-    send();
-    if (!std::exchange(is_begun_, false)) return;
-    GRAVEN_CUDA(cudaEventRecord(done_, stream_));
-    GRAVEN_CUDA(cudaStreamWaitEvent(context_.stream(), done_, 0));
-  }
-
-  SentByRank take_sent() override { return std::exchange(sent_, {}); }
-  void add_sent(const SentByRank& sent) override { sent_.add(sent); }
-
-  void wait(cudaStream_t stream) override {
-    wait_until([&] { return cudaStreamQuery(stream); }, "cudaStreamQuery");
-  }
-  void wait(cudaEvent_t event) override {
-    wait_until([&] { return cudaEventQuery(event); }, "cudaEventQuery");
-  }
-
- private:
-  static constexpr std::size_t kBucketBytes = std::size_t{25} << 20;
-  struct Tensor {
-    void* data;
-    std::int64_t count;
-    Nccl::Type type;
-    bool is_shared;  ///< each rank's shard becomes the mean
-  };
-
-  /// In a thread of its own: where another rank is gone nobody ever comes to the meeting.
-  void meet(const Nccl::UniqueId& id) {
-    const int device = context_.device();
-    const Processes processes = processes_;
-    std::packaged_task<Nccl::Communicator*()> meeting([=] {
-      GRAVEN_CUDA(cudaSetDevice(device));
-      Nccl::Communicator* communicator = nullptr;
-      GRAVEN_NCCL(Nccl::library().init_rank(&communicator, processes.size, id, processes.rank));
-      return communicator;
-    });
-    std::future<Nccl::Communicator*> met = meeting.get_future();
-    std::thread(std::move(meeting)).detach();
-    const auto begin = std::chrono::steady_clock::now();
-    while (met.wait_for(std::chrono::milliseconds(10)) != std::future_status::ready)
-      processes_.require_others(seconds_since(begin));
-    communicator_ = met.get();
-  }
-
+  CudaContext& context() const { return context_; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  void set_communicator(Nccl::Communicator* communicator) { communicator_ = communicator; }
+  /// An error where the ranks have parted.
   Nccl::Communicator* communicator() const {
     if (communicator_ == nullptr) throw CudaError("NCCL: the ranks have parted, and this one cannot go on");
     return communicator_;
+  }
+  /// From here on they have; nullptr: before, too.
+  Nccl::Communicator* part() { return std::exchange(communicator_, nullptr); }
+  /// An error that the library has found since.
+  void check() const {
+    int error = Nccl::success;
+    GRAVEN_NCCL(Nccl::library().get_async_error(communicator(), &error));
+    if (error != Nccl::in_progress) GRAVEN_NCCL(error);
   }
   /// Calls that go to the device as one. Whatever happens within, the group ends: it is the thread's.
   template <class Calls>
@@ -232,60 +160,130 @@ class NcclCollectives final : public Collectives {
     group.open = false;
     GRAVEN_NCCL(Nccl::library().group_end());
   }
-  void count(double bytes, double times) { sent_.add({1, bytes, bytes * times}); }
+
+  SentByRank sent;  ///< since it was taken
+
+ private:
+  CudaContext& context_;
+  const int rank_, size_;
+  Nccl::Communicator* communicator_ = nullptr;
+};
+
+class NcclCollectives final : public Collectives {
+ public:
+  /// `beside`: what start_...() begins has a stream of its own.
+  NcclCollectives(NcclGroup& group, bool beside) : group_(group) {
+    if (!beside) return;
+    GRAVEN_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    GRAVEN_CUDA(cudaEventCreateWithFlags(&ready_, cudaEventDisableTiming));
+    GRAVEN_CUDA(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming));
+  }
+  ~NcclCollectives() {
+    if (ready_ != nullptr) (void)cudaEventDestroy(ready_);
+    if (done_ != nullptr) (void)cudaEventDestroy(done_);
+    if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
+  }
+  NcclCollectives(const NcclCollectives&) = delete;
+  NcclCollectives& operator=(const NcclCollectives&) = delete;
+
+  int rank() const override { return group_.rank(); }
+  int size() const override { return group_.size(); }
+  bool is_last_part() const override { return is_last_; }
+  /// What a step before has begun, and an error has kept from being sent, is none of this one's.
+  void begin_part(bool is_last) {
+    is_last_ = is_last;
+    bucket_.clear();
+    bucket_bytes_ = 0;
+    is_begun_ = false;
+  }
+
+  void start_mean(float* x, std::int64_t n) override { start(x, n, false); }
+  void start_mean(double* x, std::int64_t n) override { start(x, n, false); }
+  void start_shard_of_mean(float* x, std::int64_t n) override { start(x, n, true); }
+  void start_shard_of_mean(double* x, std::int64_t n) override { start(x, n, true); }
+  void shard_of_mean(float* shard, const float* x, std::int64_t n) override { reduce_shards(shard, x, n); }
+  void shard_of_mean(double* shard, const double* x, std::int64_t n) override { reduce_shards(shard, x, n); }
+  void gather(float* whole, const float* shard, std::int64_t n) override { gather_shards(whole, shard, n); }
+  void gather(double* whole, const double* shard, std::int64_t n) override { gather_shards(whole, shard, n); }
+  void gather_numbers(double* all, const double* own, std::int64_t n) override {
+    GRAVEN_NCCL(Nccl::library().all_gather(own, all, static_cast<std::size_t>(n), Nccl::float64, group_.communicator(),
+                                           group_.context().stream()));
+    count(static_cast<double>(n) * sizeof *own, size() - 1.0);
+  }
+
+  /// What has been begun comes before what the context's stream is given next.
+  void finish() {
+    send();
+    if (!std::exchange(is_begun_, false) || stream_ == nullptr) return;
+    GRAVEN_CUDA(cudaEventRecord(done_, stream_));
+    GRAVEN_CUDA(cudaStreamWaitEvent(group_.context().stream(), done_, 0));
+  }
+
+ private:
+  static constexpr std::size_t kBucketBytes = std::size_t{25} << 20;
+  struct Tensor {
+    void* data;
+    std::int64_t count;
+    Nccl::Type type;
+    bool is_shared;  ///< each rank's shard becomes the mean
+  };
+
+  void count(double bytes, double times) { group_.sent.add({1, bytes, bytes * times, bytes * times}); }
 
   template <class T>
   void start(T* x, std::int64_t n, bool is_shared) {
     bucket_.push_back({x, n, Nccl::type_of(x), is_shared});
-    const double bytes = static_cast<double>(n) * sizeof(T);
-    sent_.add({0, bytes, (is_shared ? 1 : 2) * (1 - 1.0 / size()) * bytes});
+    const double bytes = static_cast<double>(n) * sizeof(T), sent = (is_shared ? 1 : 2) * (1 - 1.0 / size()) * bytes;
+    group_.sent.add({0, bytes, sent, sent});
     bucket_bytes_ += static_cast<std::size_t>(n) * sizeof(T);
     if (bucket_bytes_ >= kBucketBytes) send();
   }
   /// The bucket, once the context's stream has computed what is in it.
   void send() {
     if (bucket_.empty()) return;
-    GRAVEN_CUDA(cudaEventRecord(ready_, context_.stream()));
-    GRAVEN_CUDA(cudaStreamWaitEvent(stream_, ready_, 0));
-    as_one([&] { send_tensors(); });
+    if (stream_ != nullptr) {
+      GRAVEN_CUDA(cudaEventRecord(ready_, group_.context().stream()));
+      GRAVEN_CUDA(cudaStreamWaitEvent(stream_, ready_, 0));
+    }
+    NcclGroup::as_one([&] { send_tensors(stream_ != nullptr ? stream_ : group_.context().stream()); });
     bucket_.clear();
     bucket_bytes_ = 0;
-    ++sent_.messages;
+    ++group_.sent.messages;
     is_begun_ = true;
   }
-  void send_tensors() {
+  void send_tensors(cudaStream_t stream) {
     const Nccl& nccl = Nccl::library();
     for (const Tensor& t : bucket_)
       if (!t.is_shared)
         GRAVEN_NCCL(nccl.all_reduce(t.data, t.data, static_cast<std::size_t>(t.count), t.type, Nccl::mean,
-                                    communicator(), stream_));
+                                    group_.communicator(), stream));
       else if (t.type == Nccl::float32)
-        reduce_shards_on(stream_, static_cast<float*>(t.data) + first_of_shard(t.count, rank(), size()),
+        reduce_shards_on(stream, static_cast<float*>(t.data) + first_of_shard(t.count, rank(), size()),
                          static_cast<const float*>(t.data), t.count);
       else
-        reduce_shards_on(stream_, static_cast<double*>(t.data) + first_of_shard(t.count, rank(), size()),
+        reduce_shards_on(stream, static_cast<double*>(t.data) + first_of_shard(t.count, rank(), size()),
                          static_cast<const double*>(t.data), t.count);
   }
 
   template <class T>
   void reduce_shards(T* shard, const T* x, std::int64_t n) {
-    as_one([&] { reduce_shards_on(context_.stream(), shard, x, n); });
+    NcclGroup::as_one([&] { reduce_shards_on(group_.context().stream(), shard, x, n); });
     count(static_cast<double>(n) * sizeof(T), 1 - 1.0 / size());
   }
   /// Within a group. The last shards are shorter, for which the library's own call has no words.
   template <class T>
   void reduce_shards_on(cudaStream_t stream, T* shard, const T* x, std::int64_t n) {
     each_shard(n, [&](int root, std::int64_t first, std::size_t elements) {
-      GRAVEN_NCCL(Nccl::library().reduce(x + first, shard, elements, Nccl::type_of(x), Nccl::mean, root, communicator(),
-                                         stream));
+      GRAVEN_NCCL(Nccl::library().reduce(x + first, shard, elements, Nccl::type_of(x), Nccl::mean, root,
+                                         group_.communicator(), stream));
     });
   }
   template <class T>
   void gather_shards(T* whole, const T* shard, std::int64_t n) {
-    as_one([&] {
+    NcclGroup::as_one([&] {
       each_shard(n, [&](int root, std::int64_t first, std::size_t elements) {
         GRAVEN_NCCL(Nccl::library().broadcast(shard, whole + first, elements, Nccl::type_of(whole), root,
-                                              communicator(), context_.stream()));
+                                              group_.communicator(), group_.context().stream()));
       });
     });
     count(static_cast<double>(n) * sizeof(T), 1 - 1.0 / size());
@@ -296,6 +294,145 @@ class NcclCollectives final : public Collectives {
       const std::int64_t first = first_of_shard(n, r, size()), end = first_of_shard(n, r + 1, size());
       if (end > first) call(r, first, static_cast<std::size_t>(end - first));
     }
+  }
+
+  NcclGroup& group_;
+  cudaStream_t stream_ = nullptr;  ///< nullptr: the context's
+  cudaEvent_t ready_ = nullptr, done_ = nullptr;
+  bool is_last_ = true;
+  std::vector<Tensor> bucket_;
+  std::size_t bucket_bytes_ = 0;
+  bool is_begun_ = false;  ///< something, since the last finish()
+};
+
+class NcclTeam final : public Team {
+ public:
+  explicit NcclTeam(NcclGroup& group) : group_(group) {}
+
+  int rank() const override { return group_.rank(); }
+  int size() const override { return group_.size(); }
+  void exchange(const void* rows, void* received, std::int64_t bytes) override {
+    if (bytes == 0) return;
+    const Nccl& nccl = Nccl::library();
+    const auto count = static_cast<std::size_t>(bytes);
+    const cudaStream_t stream = group_.context().stream();
+    const auto* const from = static_cast<const char*>(rows);
+    auto* const to = static_cast<char*>(received);
+    NcclGroup::as_one([&] {
+      for (int r = 0; r < size(); ++r) {
+        if (r == rank()) continue;
+        GRAVEN_NCCL(nccl.send(from + r * bytes, count, Nccl::bytes, r, group_.communicator(), stream));
+        GRAVEN_NCCL(nccl.receive(to + r * bytes, count, Nccl::bytes, r, group_.communicator(), stream));
+      }
+    });
+    copy_on_device(group_.context(), to + rank() * bytes, from + rank() * bytes, count);
+    count_message(bytes);
+  }
+  void gather(const void* own, void* rows, std::int64_t bytes) override {
+    if (bytes == 0) return;
+    GRAVEN_NCCL(Nccl::library().all_gather(own, rows, static_cast<std::size_t>(bytes), Nccl::bytes,
+                                           group_.communicator(), group_.context().stream()));
+    count_message(bytes);
+  }
+
+ private:
+  /// What it takes at least the emitted project knows (TrainingDescription::tensor_bytes).
+  void count_message(std::int64_t bytes) {
+    group_.sent.add({.messages = 1, .sent = static_cast<double>(bytes) * (size() - 1)});
+  }
+
+  NcclGroup& group_;
+};
+
+class NcclRanks final : public OtherRanks {
+ public:
+  /// The processes, by the host's own means.
+  struct Processes {
+    int rank = 0, size = 1;
+    int row = 1;  ///< so many in a row, which divides `size`, have the tensors of one model in parts
+    void (*broadcast)(void* data, std::size_t bytes);  ///< the first rank's bytes for everybody
+    /// Called while this rank waits for the others, and has for so long: it throws where one of them is gone.
+    void (*require_others)(double seconds);
+  };
+
+  /// Every rank makes one, of its context's device, which no other rank has; they wait for each other.
+  NcclRanks(CudaContext& context, const Processes& processes)
+      : context_(context),
+        processes_(processes),
+        peers_(context, processes.rank / processes.row, processes.size / processes.row),
+        row_(context, processes.rank % processes.row, processes.row) {
+    meet();
+    if (peers_.size() > 1) collectives_.emplace(peers_, /*beside=*/row_.size() == 1);
+    if (row_.size() > 1) team_.emplace(row_);
+    context.set_ranks(this, collectives_ ? &*collectives_ : nullptr, team_ ? &*team_ : nullptr);
+  }
+  ~NcclRanks() {
+    context_.set_ranks(nullptr, nullptr, nullptr);
+    if (aborting_.joinable()) aborting_.join();
+  }
+  NcclRanks(const NcclRanks&) = delete;
+  NcclRanks& operator=(const NcclRanks&) = delete;
+
+  /// Of a step: behind the last part gradients are brought together.
+  void begin_part(bool is_last) {
+    if (collectives_) collectives_->begin_part(is_last);
+  }
+  void finish() {
+    if (collectives_) collectives_->finish();
+  }
+
+  void require_together() const override {
+    for (const NcclGroup* group : {&peers_, &row_})
+      if (group->size() > 1) (void)group->communicator();
+  }
+  SentByRank take_sent() override {
+    SentByRank sent = std::exchange(peers_.sent, {});
+    sent.add(std::exchange(row_.sent, {}));
+    return sent;
+  }
+  void add_sent(const SentByRank& sent) override { peers_.sent.add(sent); }
+
+  void wait(cudaStream_t stream) override {
+    wait_until([&] { return cudaStreamQuery(stream); }, "cudaStreamQuery");
+  }
+  void wait(cudaEvent_t event) override {
+    wait_until([&] { return cudaEventQuery(event); }, "cudaEventQuery");
+  }
+
+ private:
+  /// What it takes to make a communicator.
+  struct Meeting {
+    NcclGroup* group;
+    Nccl::UniqueId id;
+    int rank, size;
+  };
+
+  /// In a thread of its own: where another rank is gone nobody ever comes to the meeting.
+  void meet() {
+    // The first rank names all rows, and all columns of them.
+    const int row = processes_.row, rows = processes_.size / row;
+    std::vector<Nccl::UniqueId> ids(static_cast<std::size_t>(rows + row));
+    if (processes_.rank == 0)
+      for (Nccl::UniqueId& id : ids) GRAVEN_NCCL(Nccl::library().get_unique_id(&id));
+    processes_.broadcast(ids.data(), ids.size() * sizeof ids[0]);
+    std::vector<Meeting> meetings;
+    if (row > 1) meetings.push_back({&row_, ids[static_cast<std::size_t>(processes_.rank / row)], row_.rank(), row});
+    if (rows > 1)
+      meetings.push_back({&peers_, ids[static_cast<std::size_t>(rows + processes_.rank % row)], peers_.rank(), rows});
+    std::packaged_task<std::vector<Nccl::Communicator*>()> task([meetings, device = context_.device()] {
+      GRAVEN_CUDA(cudaSetDevice(device));
+      std::vector<Nccl::Communicator*> made;
+      for (const Meeting& m : meetings)
+        GRAVEN_NCCL(Nccl::library().init_rank(&made.emplace_back(), m.size, m.id, m.rank));
+      return made;
+    });
+    std::future<std::vector<Nccl::Communicator*>> met = task.get_future();
+    std::thread(std::move(task)).detach();
+    const auto begin = std::chrono::steady_clock::now();
+    while (met.wait_for(std::chrono::milliseconds(10)) != std::future_status::ready)
+      processes_.require_others(seconds_since(begin));
+    const std::vector<Nccl::Communicator*> made = met.get();
+    for (std::size_t i = 0; i < made.size(); ++i) meetings[i].group->set_communicator(made[i]);
   }
 
   template <class Query>
@@ -312,14 +449,19 @@ class NcclCollectives final : public Collectives {
   void require_others(double seconds) {
     try {
       processes_.require_others(seconds);
-      int error = Nccl::success;
-      GRAVEN_NCCL(Nccl::library().get_async_error(communicator(), &error));
-      if (error != Nccl::in_progress) GRAVEN_NCCL(error);
+      for (const NcclGroup* group : {&peers_, &row_})
+        if (group->size() > 1) group->check();
     } catch (...) {
       // What waits on the device ends by this alone. It returns when no recorded call is left, which is when whoever
-      // has recorded them gives up.
-      if (communicator_ != nullptr)
-        aborting_ = std::thread([of = std::exchange(communicator_, nullptr)] { (void)Nccl::library().abort(of); });
+      // has recorded them gives up. Of two communicators each may wait for the other's calls.
+      const std::vector<Nccl::Communicator*> parting = {row_.part(), peers_.part()};
+      if (!aborting_.joinable())
+        aborting_ = std::thread([parting] {
+          std::vector<std::thread> each;
+          for (Nccl::Communicator* const of : parting)
+            if (of != nullptr) each.emplace_back([of] { (void)Nccl::library().abort(of); });
+          for (std::thread& thread : each) thread.join();
+        });
       throw;
     }
   }
@@ -329,15 +471,10 @@ class NcclCollectives final : public Collectives {
 
   CudaContext& context_;
   const Processes processes_;
-  Nccl::Communicator* communicator_ = nullptr;  ///< nullptr: the ranks have parted
+  NcclGroup peers_, row_;
+  std::optional<NcclCollectives> collectives_;
+  std::optional<NcclTeam> team_;
   std::thread aborting_;
-  cudaStream_t stream_ = nullptr;
-  cudaEvent_t ready_ = nullptr, done_ = nullptr;
-  bool is_last_ = true;
-  std::vector<Tensor> bucket_;
-  std::size_t bucket_bytes_ = 0;
-  bool is_begun_ = false;  ///< something, since the last finish()
-  SentByRank sent_;
 };
 
 }  // namespace graven::kernels

@@ -94,22 +94,31 @@ __global__ void random_normal_kernel(random_config config, bool vectors, T* y, c
   }
 }
 
-/// `all`: nothing is kept. `scale`: 1 / (1 - p).
+/// `all`: nothing is kept. `scale`: 1 / (1 - p). `rank`: of config.ranks.
 template <class T>
-__global__ void dropout_kernel(dropout_config config, bool all, std::uint32_t threshold, compute_t<T> scale,
-                               bool vectors, T* y, const T* x, const std::int64_t* seed, const std::int64_t* step) {
+__global__ void dropout_kernel(dropout_config config, std::int64_t rank, bool all, std::uint32_t threshold,
+                               compute_t<T> scale, bool vectors, T* y, const T* x, const std::int64_t* seed,
+                               const std::int64_t* step) {
   for (std::int64_t block = first_item(); block * 4 < config.n; block += item_stride()) {
     const std::int64_t count = config.n - block * 4;
     T values[4];
     load_four(values, x + block * 4, count, vectors);
-    const random_words words = draw(*seed, config.stream, *step, block);
+    // Where the rank's i-th element stands in the whole tensor.
+    const auto place_of = [&](std::int64_t i) {
+      return config.ranks > 1 ? (i / config.run * config.ranks + rank) * config.run + i % config.run : i;
+    };
+    const bool apart = config.ranks > 1 && config.run % 4 != 0;  // their words are not those of one counter
+    const random_words words = draw(*seed, config.stream, *step, place_of(block * 4) / 4);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       std::uint32_t word = words.word[i];
-      if (config.ranks > 1) {
-        // The first rank's place in the whole tensor.
-        const std::int64_t own = block * 4 + i, place = own / config.run * config.ranks * config.run + own % config.run;
-        word = draw(*seed, config.stream, *step, place / 4).word[place % 4];
+      if (apart && i < count) {
+        const std::int64_t place = place_of(block * 4 + i);
+        const random_words own = draw(*seed, config.stream, *step, place / 4);
+        word = own.word[0];
+#pragma unroll
+        for (int of = 1; of < 4; ++of)
+          if (place % 4 == of) word = own.word[of];
       }
       values[i] = !all && word >= threshold ? static_cast<T>(static_cast<compute_t<T>>(values[i]) * scale) : T(0);
     }
@@ -134,9 +143,9 @@ void random_normal(CudaContext& context, const random_config& config, T* y, cons
 template <class T>
 void dropout(CudaContext& context, const dropout_config& config, T* y, const T* x, const std::int64_t* seed,
              const std::int64_t* step) {
-  launch(context, "dropout", &dropout_kernel<T>, launch_shape((config.n + 3) / 4), config, config.p >= 1,
-         dropout_threshold(config.p), static_cast<compute_t<T>>(1 / (1 - config.p)), aligned_for_vectors<4>(y, x), y, x,
-         seed, step);
+  launch(context, "dropout", &dropout_kernel<T>, launch_shape((config.n + 3) / 4), config, rank_in_team(context),
+         config.p >= 1, dropout_threshold(config.p), static_cast<compute_t<T>>(1 / (1 - config.p)),
+         aligned_for_vectors<4>(y, x), y, x, seed, step);
 }
 
 #endif  // __CUDACC_RTC__

@@ -39,7 +39,7 @@ class RecordedCalls {
       context.synchronize();
       GRAVEN_CUDA(cudaGraphExecDestroy(std::exchange(recorded.executable, nullptr)));
     }
-    Collectives* const ranks = context.collectives();
+    OtherRanks* const ranks = context.others();
     if (ranks != nullptr) ranks->require_together();
     if (recorded.executable == nullptr) {
       const SentByRank before = ranks != nullptr ? ranks->take_sent() : SentByRank{};

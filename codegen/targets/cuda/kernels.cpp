@@ -107,6 +107,8 @@ constexpr CudaKernel kCudaKernels[] = {
     {"reduce_scatter"},
     {"all_gather"},
     {"gather_shards"},
+    {.name = "convert_layout", .half = true},
+    {"index_on_rank"},
     {"finite_step"},
     {"update_loss_scale"},
     {"update_parameters"},

@@ -64,7 +64,9 @@ Target make_cuda_target() {
   style.words = {"copy_on_device", "machine_limits", "measure_limits", "read_ticks"};
   style.training_headers = {"kernels/cuda/steps_ahead.cuh"};
   style.rank_headers = {"kernels/cuda/nccl.cuh", "runtime/rank_sockets.h", "runtime/ranks.h"};
+  style.team_headers = style.rank_headers;
   style.predictions_header = "kernels/cuda/reduce.cuh";
+  style.team_predictions_header = "kernels/cuda/predictions.cuh";
   style.libraries = {
       {"CUDA::cudart", {}},
       {"CUDA::cublasLt", {"kernels/cuda/linear.cuh", "kernels/cuda/matmul.cuh", "kernels/cuda/conv2d.cuh"}}};

@@ -6,6 +6,9 @@
 #include "model.h"
 #include "runtime/infer.h"
 {% if tensor_ranks > 1 %}
+{% if on_device %}
+#include "runtime/rank_sockets.h"
+{% endif %}
 #include "runtime/ranks.h"
 {% endif %}
 
@@ -27,6 +30,7 @@ class AllRanks final : public runtime::InferenceRanks {
   bool is_first() const override { return ranks_.is_first(); }
   int rank() const override { return ranks_.rank(); }
   int size() const override { return ranks_.size(); }
+  int place_on_machine() const override { return ranks_.place_on_machine(); }
   void set_time_limit(double seconds) override { ranks_.set_time_limit(seconds); }
   void broadcast(void* data, std::size_t bytes) override { ranks_.broadcast(data, bytes); }
   void require_same(const char* what, const std::string& text) override { ranks_.require_same(what, text); }
@@ -85,6 +89,9 @@ class Program final : public runtime::InferenceModel {
         std::make_unique<@{ namespace }@::Model>(std::make_shared<const @{ namespace }@::Weights>(weights, device));
   }
   void use_cuda_graph(bool on) override { model_->use_cuda_graph(on); }
+{% if tensor_ranks > 1 %}
+  int devices() const override { return @{ namespace }@::Model::device_count(); }
+{% endif %}
 {% else %}
   void start(int threads, const std::string& weights) override {
     model_ =
@@ -114,6 +121,9 @@ class Program final : public runtime::InferenceModel {
 }  // namespace
 
 int main(int argc, char** argv) {
+{% if has_ranks and on_device %}
+  runtime::Ranks::use(runtime::connect_by_sockets);
+{% endif %}
   Program program;
   return runtime::infer_main(
       argc, argv, program,

@@ -87,9 +87,15 @@ class GRAVEN_API Weights {
 class GRAVEN_API Model {
  public:
 {% if tensor_ranks > 1 %}
+{% if on_device %}
+  /// A process is one of @{ tensor_ranks }@ ranks, started by mpirun, torchrun or srun, which make the same calls, of
+  /// Weights, too, each on a device of its own: each has its part of each tensor. One that is none is an error; the
+  /// self-test, which sets this, is the first rank, and takes what the others have for zeros.
+{% else %}
   /// A process is one of @{ tensor_ranks }@ ranks, started by mpirun, which make the same calls, of Weights, too: each
   /// has its part of each tensor. One that is none is an error; the self-test, which sets this, is the first rank, and
   /// takes what the others have for zeros.
+{% endif %}
   static inline bool is_first_rank_alone = false;
 {% endif %}
 {% if on_device %}
@@ -130,6 +136,10 @@ class GRAVEN_API Model {
   /// Whether calls are recorded as a CUDA graph when they are first made and replayed from then on, as they are unless
   /// this says otherwise; false gives them to the device one by one, for profilers and debuggers.
   void use_cuda_graph(bool on);
+{% if tensor_ranks > 1 %}
+  /// How many CUDA devices the process sees.
+  static int device_count();
+{% endif %}
   /// "cuda".
 {% else %}
   /// The instruction-set level that was chosen.

@@ -32,16 +32,25 @@ using Device = @{ device_type }@;
 {% if tensor_ranks > 1 %}
 namespace {
 
+{% if on_device %}
+/// Which of the ranks that each have a part of each tensor this is.
+std::int64_t rank_of_process() {
+  if (Model::is_first_rank_alone) return 0;
+  runtime::Ranks::use(runtime::connect_by_sockets);
+{% else %}
 runtime::RankTeam<Team> team;
 
 /// The ranks that each have a part of each tensor, for whoever runs kernels; returns which of them this is.
 std::int64_t join_ranks(Device& device) {
   if (Model::is_first_rank_alone) return 0;
+{% endif %}
   if (runtime::Ranks::all().size() != @{ tensor_ranks }@)
     throw std::runtime_error("ranks: expected @{ tensor_ranks }@ of them, each with its part of each tensor, found " +
                              std::to_string(runtime::Ranks::all().size()));
   runtime::Ranks::divide(@{ tensor_ranks }@);
+{% if not on_device %}
   device.execution().set_team(&team);
+{% endif %}
   return runtime::Ranks::team().rank();
 }
 
@@ -54,7 +63,7 @@ struct [[gnu::visibility("hidden")]] Weights::Memory {
 #define GRAVEN_PREPARED(name, dtype, path, ...) computed.add(prepared.name, path, runtime::DType::dtype, {__VA_ARGS__});
 #include "params.h"
 {% if tensor_ranks > 1 %}
-    const std::int64_t rank = join_ranks(device);
+    const std::int64_t rank = {% if on_device %}rank_of_process(){% else %}join_ranks(device){% endif %};
 #define GRAVEN_PART(path, dimension, count) \
   weights.cut(path, {.dim = dimension, .blocks = count, .ranks = @{ tensor_ranks }@, .rank = rank});
 #include "params.h"
@@ -79,7 +88,7 @@ struct [[gnu::visibility("hidden")]] Weights::Memory {
 
 struct [[gnu::visibility("hidden")]] Model::Memory {
   Memory(std::shared_ptr<const Weights> given, int number) : weights(std::move(given)), device(number) {
-{% if tensor_ranks > 1 %}
+{% if tensor_ranks > 1 and not on_device %}
     join_ranks(device);
 {% endif %}
 {% if on_device %}
@@ -97,6 +106,10 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 #define GRAVEN_VALUE(name, dtype, offset, bytes) \
   { constexpr std::size_t at = offset; buf.name = reinterpret_cast<dtype*>(arena->data() + at); }
 #include "memory_plan.h"
+{% if tensor_ranks > 1 and on_device %}
+    if (!Model::is_first_rank_alone)
+      ranks.emplace(device.execution(), runtime::processes<NcclRanks::Processes>(@{ tensor_ranks }@));
+{% endif %}
     device.rehearse([&] { program.forward(step()); });
   }
 
@@ -108,6 +121,9 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 
   std::shared_ptr<const Weights> weights;
   Device device;
+{% if tensor_ranks > 1 and on_device %}
+  std::optional<NcclRanks> ranks;
+{% endif %}
   runtime::CallMemory<Device> inputs, outputs;
   std::optional<Device::Memory> arena;
   Inputs in;
@@ -222,6 +238,9 @@ void Model::use(std::shared_ptr<const Weights> weights) {
 
 {% if on_device %}
 void Model::use_cuda_graph(bool on) { memory_->device.record_calls(on); }
+{% if tensor_ranks > 1 %}
+int Model::device_count() { return Device::count(); }
+{% endif %}
 
 void Model::use_stream(CUstream_st* stream) {
   const Device::Guard guard(memory_->device.number());

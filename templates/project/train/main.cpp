@@ -15,13 +15,13 @@
 #include <vector>
 
 #include "model.h"
-{% if data_parallel and on_device %}
+{% if has_ranks and on_device %}
 #include "runtime/rank_sockets.h"
 #include "runtime/ranks.h"
 {% else if shares_states or tensor_ranks > 1 %}
 #include "runtime/ranks.h"
 {% endif %}
-{% if own_classes > 0 %}
+{% if own_classes > 0 and not on_device %}
 #include "runtime/predictions.h"
 {% endif %}
 {% if pipeline %}
@@ -243,7 +243,7 @@ class Program final : public runtime::TrainableModel {
       ++sums.labels;
     }
 {% endif %}
-{% if has_accuracy and own_classes > 0 %}
+{% if has_accuracy and own_classes > 0 and not on_device %}
     // Each rank has the scores of its own classes.
     const auto scores = model_->scores();
     const auto* score = static_cast<const @{ score_type }@*>(scores.data);  // [rows, @{ own_classes }@]
@@ -340,7 +340,7 @@ class Program final : public runtime::TrainableModel {
 }  // namespace
 
 int main(int argc, char** argv) {
-{% if data_parallel and on_device %}
+{% if has_ranks and on_device %}
   runtime::Ranks::use(runtime::connect_by_sockets);
 {% endif %}
   Program program;

@@ -103,9 +103,15 @@ struct Tensor {
 class GRAVEN_API Model {
  public:
 {% if tensor_ranks > 1 %}
+{% if on_device %}
+  /// A process is one of @{ tensor_ranks }@ ranks, started by mpirun, torchrun or srun, which make the same calls, each
+  /// on a device of its own: each has its part of each tensor. One that is none is an error; the self-test, which sets
+  /// this, is the first rank, and takes what the others have for zeros.
+{% else %}
   /// A process is one of @{ tensor_ranks }@ ranks, started by mpirun, which make the same calls: each has its part of
   /// each tensor. One that is none is an error; the self-test, which sets this, is the first rank, and takes what the
   /// others have for zeros.
+{% endif %}
   static inline bool is_first_rank_alone = false;
 {% endif %}
 {% if on_device %}

@@ -46,7 +46,7 @@ runtime::RankCollectives<Collectives> other_ranks(runtime::Ranks::all);
 {% endif %}
 
 {% endif %}
-{% if tensor_ranks > 1 %}
+{% if tensor_ranks > 1 and not on_device %}
 runtime::RankTeam<Team> team;
 
 {% endif %}
@@ -100,6 +100,9 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 #define GRAVEN_STATE(name, dtype, path, ...) states.add(state.name, path, runtime::DType::dtype, {__VA_ARGS__});
 {% endif %}
 #include "params.h"
+{% if has_ranks and on_device %}
+    runtime::Ranks::use(runtime::connect_by_sockets);
+{% endif %}
 {% if tensor_ranks > 1 %}
     // Rows of ranks have the parts of one model.
     if (!is_first_rank_alone && runtime::Ranks::all().size() % @{ tensor_ranks }@ != 0)
@@ -111,6 +114,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   for (auto* block : {&weights, &states})                                                          \
     block->cut(path, {.dim = dimension, .blocks = count, .ranks = @{ tensor_ranks }@, .rank = rank});
 #include "params.h"
+{% endif %}
+{% if tensor_ranks > 1 and not on_device %}
     if (!is_first_rank_alone) device.execution().set_team(&team);
 {% endif %}
 {% if on_device %}
@@ -144,16 +149,15 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   { constexpr std::size_t at = offset; evaluation_buf.name = reinterpret_cast<dtype*>(arena->data() + at); }
 #include "evaluation_plan.h"
 {% endif %}
-{% if data_parallel and on_device %}
-    runtime::Ranks::use(runtime::connect_by_sockets);
-    if (const runtime::Ranks& all = runtime::Ranks::all(); all.size() > 1)
-      ranks.emplace(device.execution(),
-                    NcclCollectives::Processes{
-                        .rank = all.rank(),
-                        .size = all.size(),
-                        .broadcast = [](void* x, std::size_t bytes) { runtime::Ranks::all().broadcast(x, bytes); },
-                        .require_others = [](double seconds) { runtime::Ranks::all().require_others(seconds); }});
-{% if length(symbols) > 0 %}
+{% if has_ranks and on_device %}
+{% if tensor_ranks > 1 %}
+    if (!is_first_rank_alone)
+      ranks.emplace(device.execution(), runtime::processes<NcclRanks::Processes>(@{ tensor_ranks }@));
+{% else %}
+    if (runtime::Ranks::all().size() > 1)
+      ranks.emplace(device.execution(), runtime::processes<NcclRanks::Processes>());
+{% endif %}
+{% if data_parallel and length(symbols) > 0 %}
     // Ranks may have batches of different sizes, and all of them have to record, or none.
     if (ranks) device.record_calls(false);
 {% endif %}
@@ -178,12 +182,14 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   void finish_ranks() {
     if (ranks) ranks->finish();
   }
+{% endif %}
+{% if has_ranks and on_device %}
   /// Of what was given to the device since the last time.
   void count_messages() {
     if (!ranks) return;
     const SentByRank all = ranks->take_sent();
     runtime::Ranks::all().count(
-        {.messages = all.messages, .bytes = all.bytes, .least = all.sent, .sent = all.sent});
+        {.messages = all.messages, .bytes = all.bytes, .least = all.least, .sent = all.sent});
   }
 {% endif %}
 
@@ -278,8 +284,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   std::vector<Slot> slots;
 {% endif %}
   Device device;
-{% if data_parallel and on_device %}
-  std::optional<NcclCollectives> ranks;  ///< where there are several
+{% if has_ranks and on_device %}
+  std::optional<NcclRanks> ranks;  ///< where there are several
 {% endif %}
   runtime::TensorBlock<Device> weights, {% if not updates_in_backward %}gradients, {% endif %}states;
   runtime::CallMemory<Device> inputs;
@@ -389,7 +395,7 @@ void Model::backward(@{ parameters }@{% if random or accumulates %}, const Hyper
 {% endif %}
   });
   own.device.synchronize();
-{% if data_parallel and on_device %}
+{% if has_ranks and on_device %}
   own.count_messages();
 {% endif %}
 {% if accumulates %}
@@ -412,7 +418,7 @@ void Model::update(const Hyper& hyper) {
     own.program.update(own.whole_step());
   });
   own.device.synchronize();
-{% if data_parallel and on_device %}
+{% if has_ranks and on_device %}
   own.count_messages();
 {% endif %}
 }
@@ -453,7 +459,7 @@ double Model::step(@{ parameters }@, const Hyper& hyper) {
     {% if accumulates %}if (last) {% endif %}own.program.update(step);
 {% endif %}
   });
-{% if data_parallel and on_device %}
+{% if has_ranks and on_device %}
   own.count_messages();
 {% endif %}
 {% if accumulates %}
@@ -501,7 +507,7 @@ void Model::begin_step(@{ parameters }@, const Hyper& hyper) {
 {% endif %}
   });
   own.ahead->end();
-{% if data_parallel and on_device %}
+{% if has_ranks and on_device %}
   own.count_messages();
 {% endif %}
 {% if accumulates %}
@@ -635,11 +641,20 @@ Tensor Model::predictions() const {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
   const auto& buf = own.{% if evaluates_apart %}evaluation_{% endif %}buf;
+{% if own_classes > 0 %}
+  constexpr std::int64_t rows = @{ output.storage }@ / @{ own_classes }@;
+{% else %}
   constexpr std::int64_t rows = @{ output.storage }@ / @{ classes }@;
+{% endif %}
   if (!own.predictions) own.predictions.emplace(own.device, sizeof(std::int64_t) * rows);
   auto* const found = reinterpret_cast<std::int64_t*>(own.predictions->data());
+{% if own_classes > 0 %}
+  argmax_of_team(own.device.execution(), reduce_config{.outer = rows, .size = @{ own_classes }@, .inner = 1}, found,
+                 const_cast<const @{ output.element }@*>(@{ output.expression }@));
+{% else %}
   argmax(own.device.execution(), reduce_config{.outer = rows, .size = @{ classes }@, .inner = 1}, found,
          const_cast<const @{ output.element }@*>(@{ output.expression }@));
+{% endif %}
   const Tensor copy = tensor(own.scores.of(own.device, {"predictions", runtime::DType::i64, {rows}, found}));
   own.device.synchronize();
   return copy;

@@ -1,12 +1,16 @@
 // Stands in for NCCL (libnccl.so.2) between processes with an emulated device each. A rank leaves what it sends in a
 // file of its own, in a folder that the first rank makes; who has all ranks' adds them up, in their order. As with the
-// library, work waits on its stream until every rank has come to it.
+// library, work waits on its stream until every rank has come to it; unlike it, until all of the communicator have,
+// also where a group is but of some that send to each other. What the library would wait for ever for is an error: a
+// rank that makes another call, a send that nobody receives, a receive of what nobody sends, of another type or length.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -22,7 +26,7 @@ namespace fs = std::filesystem;
 using cuda_on_cpu::Failure;
 
 enum Result { success = 0, system_error = 2, invalid_argument = 4, invalid_usage = 5 };
-enum Type { float32 = 7, float64 = 8 };
+enum Type { uint8 = 1, float32 = 7, float64 = 8 };
 enum Operation { mean = 4 };
 constexpr int kMostRanks = 16;
 
@@ -36,21 +40,36 @@ struct Board {
   std::atomic<int> joined, left;
 };
 
-/// As it is compared between ranks.
+std::size_t width_of(int type) { return type == uint8 ? 1 : type == float32 ? sizeof(float) : sizeof(double); }
+
+/// As it is compared between ranks. `root`: of a send or a receive the other rank.
 struct Call {
-  enum class Kind : std::uint32_t { all_reduce, reduce, broadcast, all_gather };
+  enum class Kind : std::uint32_t { all_reduce, reduce, broadcast, all_gather, send, receive };
   Kind kind;
   int type, operation, root;
   std::uint64_t count;
   bool operator==(const Call&) const = default;
-  std::uint64_t bytes() const { return count * (type == float32 ? sizeof(float) : sizeof(double)); }
+  std::uint64_t bytes() const { return count * width_of(type); }
+  bool is_of_two() const { return kind == Kind::send || kind == Kind::receive; }
+  bool adds_up() const { return kind == Kind::all_reduce || kind == Kind::reduce; }
   /// Whether a rank sends something, and gets something.
-  bool sends(int rank) const { return kind != Kind::broadcast || rank == root; }
-  bool gets(int rank) const { return kind != Kind::reduce || rank == root; }
+  bool sends(int rank) const { return kind != Kind::receive && (kind != Kind::broadcast || rank == root); }
+  bool gets(int rank) const { return kind != Kind::send && (kind != Kind::reduce || rank == root); }
+  std::string text() const {
+    constexpr const char* kNames[] = {"ncclAllReduce", "ncclReduce", "ncclBroadcast",
+                                      "ncclAllGather", "ncclSend",   "ncclRecv"};
+    return std::string(kNames[static_cast<std::size_t>(kind)]) + " of " + std::to_string(count) + " of type " +
+           std::to_string(type);
+  }
 };
 struct Operands {
   const void* from;
   void* to;
+};
+/// A rank's, as it stands in its file; `at`: where what it sends does.
+struct Sent {
+  Call call;
+  std::uint64_t at;
 };
 
 class File {
@@ -101,7 +120,18 @@ namespace {
 class Group {
  public:
   explicit Group(Communicator& communicator) : communicator_(communicator) {}
-  void add(const Call& call, const Operands& operands) {
+  /// `sent`, `received`: bytes of the operands.
+  void add(const Call& call, const Operands& operands, std::size_t sent, std::size_t received) {
+    // The calls of a group have no order: nobody may write where another one reads or writes.
+    const auto meet = [](const void* a, std::size_t of_a, const void* b, std::size_t of_b) {
+      const auto *x = static_cast<const char*>(a), *y = static_cast<const char*>(b);
+      return of_a > 0 && of_b > 0 && x < y + of_b && y < x + of_a;
+    };
+    for (const Range& r : ranges_)
+      if (meet(operands.to, received, r.from, r.sent) || meet(operands.to, received, r.to, r.received) ||
+          meet(operands.from, sent, r.to, r.received))
+        throw Failure(call.text() + ": what one call of a group receives lies upon what another one sends or receives");
+    ranges_.push_back({operands.from, operands.to, sent, received});
     calls_.push_back(call);
     operands_.push_back(operands);
   }
@@ -131,53 +161,121 @@ class Group {
  private:
   void send() const {
     const File& file = *communicator_.files[static_cast<std::size_t>(communicator_.rank)];
-    std::size_t at = 0;
-    for (std::size_t i = 0; i < calls_.size(); ++i) {
-      const Call& call = calls_[i];
-      file.write(&call, sizeof call, at);
-      if (call.sends(communicator_.rank)) file.write(operands_[i].from, call.bytes(), at + sizeof call);
-      at += sizeof call + call.bytes();
+    const std::uint64_t count = calls_.size();
+    file.write(&count, sizeof count, 0);
+    std::size_t at = sizeof count + count * sizeof(Sent);
+    for (std::size_t i = 0; i < count; ++i) {
+      const Sent sent{calls_[i], at};
+      file.write(&sent, sizeof sent, sizeof count + i * sizeof sent);
+      if (!calls_[i].sends(communicator_.rank)) continue;
+      file.write(operands_[i].from, calls_[i].bytes(), at);
+      at += calls_[i].bytes();
     }
+  }
+  const File& file_of(int rank) const { return *communicator_.files[static_cast<std::size_t>(rank)]; }
+  std::vector<Sent> calls_of(int rank) const {
+    std::uint64_t count = 0;
+    file_of(rank).read(&count, sizeof count, 0);
+    std::vector<Sent> calls(count);
+    if (count > 0) file_of(rank).read(calls.data(), count * sizeof(Sent), sizeof count);
+    return calls;
   }
   void receive() const {
-    std::size_t at = 0;
+    const Communicator& c = communicator_;
+    std::vector<std::vector<Sent>> all;
+    for (int r = 0; r < c.size; ++r) all.push_back(calls_of(r));
+    const std::vector<Sent>& own = all[static_cast<std::size_t>(c.rank)];
+    // Calls of all ranks are the same ones, in one order.
+    const auto shared = [](const std::vector<Sent>& of) {
+      std::vector<Sent> found;
+      std::copy_if(of.begin(), of.end(), std::back_inserter(found), [](const Sent& s) { return !s.call.is_of_two(); });
+      return found;
+    };
+    std::vector<std::vector<Sent>> shared_by;
+    for (const std::vector<Sent>& of : all) shared_by.push_back(shared(of));
+    const std::vector<Sent>& mine = shared_by[static_cast<std::size_t>(c.rank)];
+    for (int r = 0; r < c.size; ++r) {
+      const std::vector<Sent>& theirs = shared_by[static_cast<std::size_t>(r)];
+      for (std::size_t i = 0; i < std::max(mine.size(), theirs.size()); ++i)
+        if (i >= mine.size() || i >= theirs.size() || theirs[i].call != mine[i].call)
+          throw Failure("NCCL: rank " + std::to_string(r) + " makes another call" +
+                        (i < theirs.size() ? ", " + theirs[i].call.text() : ""));
+      match(own, all[static_cast<std::size_t>(r)], r);
+    }
+    std::size_t next = 0;  // of the shared ones
+    std::vector<std::size_t> taken(static_cast<std::size_t>(c.size));
     for (std::size_t i = 0; i < calls_.size(); ++i) {
       const Call& call = calls_[i];
-      for (int r = 0; r < communicator_.size; ++r) {
-        Call theirs;
-        communicator_.files[static_cast<std::size_t>(r)]->read(&theirs, sizeof theirs, at);
-        if (theirs != call) throw Failure("NCCL: rank " + std::to_string(r) + " makes another call");
+      if (call.kind == Call::Kind::receive) {
+        std::size_t& from = taken[static_cast<std::size_t>(call.root)];
+        const Sent& theirs = *between(all[static_cast<std::size_t>(call.root)], Call::Kind::send, c.rank)[from++];
+        file_of(call.root).read(operands_[i].to, call.bytes(), theirs.at);
+      } else if (!call.is_of_two()) {
+        if (call.gets(c.rank)) get(call, operands_[i].to, shared_by, next);
+        ++next;
       }
-      if (call.gets(communicator_.rank)) get(call, operands_[i].to, at + sizeof call);
-      at += sizeof call + call.bytes();
     }
   }
-  void get(const Call& call, void* to, std::size_t at) const {
-    const auto file_of = [&](int rank) -> const File& { return *communicator_.files[static_cast<std::size_t>(rank)]; };
+  /// Those of a rank's calls that send to the other, or receive from it.
+  static std::vector<const Sent*> between(const std::vector<Sent>& calls, Call::Kind kind, int other) {
+    std::vector<const Sent*> found;
+    for (const Sent& s : calls)
+      if (s.call.kind == kind && s.call.root == other) found.push_back(&s);
+    return found;
+  }
+  /// What this rank sends to the other that one receives, and the reverse.
+  void match(const std::vector<Sent>& own, const std::vector<Sent>& theirs, int other) const {
+    for (const bool sends : {true, false}) {
+      const auto mine = between(own, sends ? Call::Kind::send : Call::Kind::receive, other);
+      const auto answers = between(theirs, sends ? Call::Kind::receive : Call::Kind::send, communicator_.rank);
+      for (std::size_t i = 0; i < std::max(mine.size(), answers.size()); ++i) {
+        const std::string who = "NCCL: rank " + std::to_string(other);
+        if (i >= answers.size())
+          throw Failure(who + (sends ? " receives not" : " sends not") + " what this one " +
+                        (sends ? "sends" : "receives") + ": " + mine[i]->call.text());
+        if (i >= mine.size())
+          throw Failure(who + (sends ? " receives" : " sends") + " what this one " + (sends ? "sends" : "receives") +
+                        " not: " + answers[i]->call.text());
+        if (mine[i]->call.type != answers[i]->call.type || mine[i]->call.count != answers[i]->call.count)
+          throw Failure(who + " answers " + mine[i]->call.text() + " by " + answers[i]->call.text());
+      }
+    }
+  }
+  void get(const Call& call, void* to, const std::vector<std::vector<Sent>>& of_ranks, std::size_t place) const {
+    const auto at = [&](int rank) { return of_ranks[static_cast<std::size_t>(rank)][place].at; };
     switch (call.kind) {
       case Call::Kind::broadcast:
-        return file_of(call.root).read(to, call.bytes(), at);
+        return file_of(call.root).read(to, call.bytes(), at(call.root));
       case Call::Kind::all_gather:
         for (int r = 0; r < communicator_.size; ++r)
-          file_of(r).read(static_cast<char*>(to) + static_cast<std::size_t>(r) * call.bytes(), call.bytes(), at);
+          file_of(r).read(static_cast<char*>(to) + static_cast<std::size_t>(r) * call.bytes(), call.bytes(), at(r));
         return;
       case Call::Kind::all_reduce:
       case Call::Kind::reduce:
-        call.type == float32 ? add_up<float>(call, to, at) : add_up<double>(call, to, at);
+        return call.type == float32 ? add_up<float>(call, to, at) : add_up<double>(call, to, at);
+      case Call::Kind::send:
+      case Call::Kind::receive:
+        return;
     }
   }
-  template <class T>
-  void add_up(const Call& call, void* to, std::size_t at) const {
+  template <class T, class At>
+  void add_up(const Call& call, void* to, const At& at) const {
     const Communicator& c = communicator_;
     std::vector<T> sum(call.count), theirs(call.count);
     for (int r = 0; r < c.size; ++r) {
-      c.files[static_cast<std::size_t>(r)]->read(theirs.data(), call.bytes(), at);
+      file_of(r).read(theirs.data(), call.bytes(), at(r));
       for (std::size_t e = 0; e < sum.size(); ++e) sum[e] += theirs[e] * (T(1) / static_cast<T>(c.size));
     }
     std::memcpy(to, sum.data(), call.bytes());
   }
 
+  struct Range {
+    const void *from, *to;
+    std::size_t sent, received;
+  };
+
   Communicator& communicator_;
+  std::vector<Range> ranges_;
   std::vector<Call> calls_;
   std::vector<Operands> operands_;
   bool begun_ = false;
@@ -214,12 +312,12 @@ void enqueue_group() {
 /// `sent`, `received`: elements that this rank's buffers have.
 int add(const char* name, const Call& call, const void* from, std::size_t sent, void* to, std::size_t received,
         Communicator* c, cudaStream_t stream) {
-  if (c == nullptr || c->aborted || (call.type != float32 && call.type != float64) || call.operation > mean ||
-      call.root < 0 || call.root >= c->size)
+  if (c == nullptr || c->aborted || (call.type != uint8 && call.type != float32 && call.type != float64) ||
+      (call.type == uint8 && call.adds_up()) || call.operation > mean || call.root < 0 || call.root >= c->size)
     return invalid_argument;
   if (c->device != cuda_on_cpu::current_device() || cuda_on_cpu::existing(stream)->device != c->device)
     return invalid_usage;
-  const std::size_t width = call.type == float32 ? sizeof(float) : sizeof(double);
+  const std::size_t width = width_of(call.type);
   const std::string what = std::string(name) + ", ";
   const bool sends = call.sends(c->rank), gets = call.gets(c->rank);
   if (sends) cuda_on_cpu::require_current_device(from, sent * width, what + "what is sent");
@@ -241,7 +339,7 @@ int add(const char* name, const Call& call, const void* from, std::size_t sent, 
   } else if (stream_of_group != stream || communicator_of_group != c) {
     throw Failure("stand-in of NCCL: a group on two streams, or of two communicators, is not emulated");
   }
-  group->add(call, {from, to});
+  group->add(call, {from, to}, sends ? sent * width : 0, gets ? received * width : 0);
   return ncclGroupEnd();
 }
 
@@ -302,6 +400,10 @@ int ncclCommInitRank(Communicator** communicator, int size, UniqueId id, int ran
 
 int ncclCommDestroy(Communicator* c) {
   if (c == nullptr) return invalid_argument;
+  if (depth > 0 && group != nullptr && communicator_of_group == c) {
+    std::fprintf(stderr, "stand-in of NCCL: a communicator ends within a group: its calls were never made\n");
+    return invalid_usage;
+  }
   c->aborted = true;  // what is still queued runs, and does nothing
   while (c->recorded > 0) ::usleep(1000);
   if (++c->board->left == c->size) {
@@ -347,6 +449,12 @@ int ncclBroadcast(const void* from, void* to, std::size_t count, int type, int r
 int ncclAllGather(const void* from, void* to, std::size_t count, int type, Communicator* c, cudaStream_t stream) {
   const std::size_t all = c == nullptr ? 0 : count * static_cast<std::size_t>(c->size);
   return add("ncclAllGather", {Call::Kind::all_gather, type, 0, 0, count}, from, count, to, all, c, stream);
+}
+int ncclSend(const void* from, std::size_t count, int type, int to_rank, Communicator* c, cudaStream_t stream) {
+  return add("ncclSend", {Call::Kind::send, type, 0, to_rank, count}, from, count, nullptr, 0, c, stream);
+}
+int ncclRecv(void* to, std::size_t count, int type, int from_rank, Communicator* c, cudaStream_t stream) {
+  return add("ncclRecv", {Call::Kind::receive, type, 0, from_rank, count}, nullptr, 0, to, count, c, stream);
 }
 
 }  // extern "C"
