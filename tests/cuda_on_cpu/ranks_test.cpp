@@ -36,16 +36,27 @@ constexpr std::int64_t kBatch = 4, kSamples = 48;
 class Ranked {
  public:
   Ranked(const std::string& name, const ir::Graph& graph) : name_(name), projects_(name, graph, true) {
+    data_ = {"--data", path("data")};
     tests::write_data(work() / "data/train", kSamples, 1);
     tests::write_data(work() / "data/test", 11, 2);
     tests::write_data(work() / "other/train", kSamples, 3);
+  }
+  /// Emitted already, to be trained with a text: the projects of one process, and of ranks.
+  Ranked(const std::string& name, const fs::path& on_cpu, const fs::path& on_cuda)
+      : name_(name), projects_(name, on_cpu, on_cuda) {
+    data_ = {"--data", path("text.txt"), "--data-format", "text", "--test-data", path("held.txt")};
+    std::ofstream text(work() / "text.txt"), held(work() / "held.txt");
+    for (int i = 0; i < 12; ++i) text << "line " << i % 10 << ", and so on\n";
+    for (int i = 0; i < 4; ++i) held << "line " << 9 - i << ", and more so\n";
   }
 
   fs::path work() const { return projects_.folder(); }
   std::string path(const std::string& out) const { return (work() / out).string(); }
   std::vector<std::string> options(const std::string& out, const std::vector<std::string>& more) const {
-    std::vector<std::string> all = {"--data", path("data"), "--out", out.empty() ? out : path(out),
-                                    "--seed", "5",          "--log", out.empty() ? path("log") : path(out + ".log")};
+    std::vector<std::string> all = data_;
+    for (const std::string& word : {std::string("--out"), out.empty() ? out : path(out), std::string("--seed"),
+                                    std::string("5"), std::string("--log"), path((out.empty() ? "log" : out + ".log"))})
+      all.push_back(word);
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -103,6 +114,7 @@ class Ranked {
  private:
   std::string name_;
   Projects projects_;
+  std::vector<std::string> data_;
 };
 
 /// Compiled once for all tests.
@@ -362,6 +374,217 @@ TEST(CudaRanks, WithSharedParametersAndOneBatchNormComputeWhatOneProcessDoes) { 
 TEST(CudaRanks, WithSharedStatesComputeWhatOneProcessDoes) {
   if (!tests::all_tests()) GTEST_SKIP() << "a slow one: tests/run.sh --all";
   for (const int stage : {1, 2}) expect_zero<ByNorms>(stage, false);
+}
+
+// ---- tensors in parts -----------------------------------------------------------------------------------------------
+
+/// As in Megatron-LM: columns, then rows; heads; and the table of tokens by rows, which is the layer of logits, too.
+struct Gpt2 : nn::Graph<Gpt2> {
+  models::GPT2LMHeadModel model = child(
+      "model", models::GPT2LMHeadModel({.n_layer = 1, .n_head = 4, .n_embd = 32, .n_positions = 8, .vocab_size = 512}));
+  optim::AdamW optimizer{model.parameters(), {.lr = 1e-2, .eps = 0.05, .clip_grad_max_norm = 1}};
+  explicit Gpt2(std::int64_t ranks) {
+    add_optimizer(optimizer);
+    for (auto& block : model.transformer.h) {
+      block.attn.c_attn.weight.set_layout(layout::split(1));
+      block.attn.c_proj.weight.set_layout(layout::split(0));
+      block.mlp.c_fc.weight.set_layout(layout::split(-1));
+      block.mlp.c_proj.weight.set_layout(layout::split(0));
+    }
+    model.transformer.wte.weight.set_layout(layout::split(0));
+    if (ranks > 1) enable_tensor_parallel(ranks);
+    enable_data_parallel();
+  }
+  Tensor build(Tensor tokens, Tensor targets) {
+    Tensor loss = cross_entropy(model(tokens).flatten(0, 1), targets.flatten());
+    loss.backward();
+    return loss;
+  }
+};
+
+/// Emitted for the processor, of one rank, and for the device, of two; compiled once for all tests.
+Ranked& parts() {
+  static const std::unique_ptr<Ranked> made = [] {
+    const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "cuda_projects/parts_emitted";
+    fs::remove_all(folder);
+    for (const std::int64_t ranks : {1, 2}) {
+      manual_seed(4);
+      Gpt2 graph(ranks);
+      graph.compile(spec({4, 8}, i64, "tokens"), spec({4, 8}, i64, "targets"));
+      const std::string target = ranks == 1 ? "cpu" : "cuda";
+      codegen::emit(graph, folder / target, {.name = "parts", .target = target, .format = false});
+    }
+    return std::make_unique<Ranked>("parts", folder / "cpu", folder / "cuda");
+  }();
+  return *made;
+}
+
+TEST(CudaRanks, ThatHaveTensorsInPartsComputeWhatOneProcessDoes) {
+  Ranked& own = parts();
+  // Dropout, heads, words, the norm of the gradients, the held-out set's loss and accuracy: by one row of two ranks,
+  // and by two rows with batches of their own.
+  for (const int rows : {1, 2}) {
+    const std::string n = std::to_string(2 * rows), one = "one_" + n;
+    own.run_one("cpu", one, {"--epochs", "2", "--accumulation-steps", std::to_string(rows), "--threads", "1"});
+    for (const codegen::Way& way :
+         {codegen::Way{rows == 1 ? "forward" : "reverse", ""}, codegen::Way{"random:7", "--no-cuda-graph"}}) {
+      if (rows == 2 && *way.option != 0) continue;
+      SCOPED_TRACE(n + " ranks, " + way.order + " " + way.option);
+      const std::string out = "ranks_" + n + "_" + way.order;
+      const ProcessResult r = own.run(own.command(codegen::with_option(own.options(out, {"--epochs", "2"}), way)),
+                                      {.ranks = 2 * rows, .order = way.order});
+      own.expect_all_succeed(r, 2 * rows);
+      EXPECT_LT(own.difference(one, out), 2e-5);
+      const fs::path log = own.path(out + ".log"), expected = own.path(one + ".log");
+      codegen::expect_same_losses(codegen::losses(log), codegen::losses(expected), 1e-4);
+      const auto held = codegen::evaluations(log), held_by_one = codegen::evaluations(expected);
+      ASSERT_EQ(held.size(), held_by_one.size());
+      for (std::size_t e = 0; e < held.size(); ++e) {
+        EXPECT_NEAR(held[e].first, held_by_one[e].first, 1e-4);
+        EXPECT_EQ(held[e].second, held_by_one[e].second);
+        EXPECT_GT(held[e].second, 0);
+      }
+    }
+  }
+  // How the device's work is given to it changes no bit.
+  for (const char* file : {"weights.safetensors", "optimizer.safetensors"})
+    EXPECT_EQ(read_file(own.path("ranks_2_forward") + "/latest/" + file),
+              read_file(own.path("ranks_2_random:7") + "/latest/" + file));
+  own.projects().run("cuda", "selftest", {});
+}
+
+TEST(CudaRanks, ThatHaveTensorsInPartsGoOnInAnyNumber) {
+  Ranked& own = parts();
+  own.train({}, "straight", {"--steps", "6"});
+  own.train({}, "cut", {"--steps", "3"});
+  own.train({}, "cut", {"--steps", "6", "--resume"});
+  for (const char* file : {"weights.safetensors", "optimizer.safetensors", "manifest.json"})
+    EXPECT_EQ(read_file(own.path("straight") + "/latest/" + file), read_file(own.path("cut") + "/latest/" + file))
+        << file;
+  own.train({}, "mixed", {"--steps", "2"});
+  own.run_one("cpu", "mixed", {"--steps", "4", "--resume", "--threads", "1"});
+  own.train({}, "mixed", {"--steps", "6", "--resume"});
+  EXPECT_LT(own.difference("straight", "mixed"), 2e-5);
+  // What has to be sent, and no more.
+  const ProcessResult bench = own.run(own.command({"--bench", "3"}), {});
+  own.expect_all_succeed(bench, 2);
+  const std::size_t begin = bench.output.find('{');
+  const auto line = nlohmann::json::parse(bench.output.substr(begin, bench.output.find('}') + 1 - begin));
+  EXPECT_GT(line.at("least_sent_bytes").get<double>(), 0);
+  EXPECT_NEAR(line.at("sent_bytes").get<double>(), line.at("least_sent_bytes").get<double>(),
+              0.02 * line.at("least_sent_bytes").get<double>());
+}
+
+TEST(CudaRanks, ThatHaveTensorsInPartsEndTogether) {
+  Ranked& own = parts();
+  for (const int ranks : {1, 3}) {
+    const ProcessResult r = own.run(own.command(own.options("", {"--steps", "1"})), {.ranks = ranks});
+    EXPECT_NE(r.output.find("ranks: expected a multiple of 2 ranks, which have the tensors of the model in parts"),
+              std::string::npos)
+        << r.output;
+    EXPECT_EQ(r.output.find("status 0"), std::string::npos) << r.output;
+    const std::size_t first = r.output.find("error: ");
+    EXPECT_EQ(r.output.find("error: ", first + 1), std::string::npos) << "more than one rank says it\n" << r.output;
+  }
+  const std::string wait = "for i in $(seq 300); do [ -e " + own.path("killed") +
+                           "/latest/manifest.json ] && break; sleep 0.1; done; kill -KILL $rank_1";
+  const ProcessResult killed =
+      own.run(own.command(own.options("killed", {"--epochs", "1000000", "--checkpoint-every", "2"})),
+              {.ranks = 4, .behind = wait});
+  EXPECT_FALSE(killed.timed_out) << killed.output;
+  EXPECT_NE(killed.output.find("found rank 1 gone"), std::string::npos) << killed.output;
+  EXPECT_EQ(killed.output.find("status 0"), std::string::npos) << killed.output;
+}
+
+/// Calls of NCCL that the library would refuse, or wait for for ever: the stand-in tells of each.
+TEST(CudaRanks, CallsThatDoNotFitAreErrors) {
+  Ranked& own = parts();
+  own.projects().compile_user(R"(
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+#include "kernels/cuda/nccl.cuh"
+#include "runtime/rank_sockets.h"
+#include "runtime/ranks.h"
+using namespace graven::kernels;
+namespace runtime = graven::runtime;
+int main() {
+  const char* given = std::getenv("WRONG");
+  const std::string wrong = given != nullptr ? given : "";
+  runtime::Ranks::use(runtime::connect_by_sockets);
+  const int rank = runtime::Ranks::all().rank();
+  try {
+    const DeviceGuard guard(rank);
+    CudaContext context;
+    NcclRanks ranks(context, runtime::processes<NcclRanks::Processes>(2));
+    constexpr std::int64_t kRow = 64;
+    const DeviceBuffer rows(2 * kRow), received(2 * kRow);
+    char *from = static_cast<char*>(rows.data()), *to = static_cast<char*>(received.data());
+    std::vector<char> host(2 * kRow);
+    for (std::size_t i = 0; i < host.size(); ++i) host[i] = static_cast<char>(i + 100 * static_cast<unsigned>(rank));
+    GRAVEN_CUDA(cudaMemcpyAsync(from, host.data(), host.size(), cudaMemcpyHostToDevice, context.stream()));
+    context.synchronize();
+    const Nccl& nccl = Nccl::library();
+    const bool is_wrong = rank == 1 && !wrong.empty();
+    if (is_wrong && wrong == "end") GRAVEN_NCCL(nccl.group_end());
+    if (is_wrong && wrong == "bytes") {
+      context.team()->exchange(from, to, kRow - 8);
+    } else if (is_wrong && wrong == "host") {
+      context.team()->exchange(host.data(), to, kRow);
+    } else if (is_wrong && wrong == "length") {
+      context.team()->exchange(from, to + 8, kRow);
+    } else if (is_wrong && wrong == "upon") {
+      context.team()->exchange(from, from, kRow);
+    } else if (is_wrong && wrong == "call") {
+      context.team()->gather(from, to, kRow);
+    } else if (is_wrong && wrong == "group") {
+      GRAVEN_NCCL(nccl.group_start());
+      context.team()->exchange(from, to, kRow);
+      runtime::Ranks::all().set_time_limit(2);
+    } else {
+      context.team()->exchange(from, to, kRow);
+    }
+    context.synchronize();
+    GRAVEN_CUDA(cudaMemcpyAsync(host.data(), to, host.size(), cudaMemcpyDeviceToHost, context.stream()));
+    context.synchronize();
+    bool same = true;
+    for (std::size_t r = 0; r < 2; ++r)
+      for (std::size_t i = 0; i < kRow; ++i)
+        same = same && host[r * kRow + i] == static_cast<char>(static_cast<unsigned>(rank) * kRow + i + 100 * r);
+    std::printf("%d: %s\n", rank, same ? "as expected" : "other bytes");
+    if (!same) return 1;
+    double done = 0;  // nobody goes before all are done
+    runtime::Ranks::all().sum(&done, 1);
+    return 0;
+  } catch (const std::exception& e) {
+    std::printf("%d: %s\n", rank, e.what());
+    std::fflush(stdout);
+    std::_Exit(3);
+  }
+}
+)");
+  const ProcessResult right = own.run(own.path("cuda/user"), {});
+  own.expect_all_succeed(right, 2);
+  const struct {
+    std::string wrong, said;
+  } cases[] = {
+      {"end", "NCCL: invalid usage from nccl.group_end()"},
+      {"bytes", "ncclSend of 56 of type 1"},
+      {"host", "ncclSend, what is sent: 64 bytes of device memory expected"},
+      {"length", "64 bytes of device memory expected, got an address that is at byte 72 of an allocation of 128 bytes"},
+      {"upon", "what one call of a group receives lies upon what another one sends or receives"},
+      {"call", "makes another call, ncclAllGather of 64 of type 1"},
+      {"group", "a communicator ends within a group"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.wrong);
+    const ProcessResult r = own.run(own.path("cuda/user"), {.environment = "WRONG=" + c.wrong});
+    EXPECT_FALSE(r.timed_out) << r.output;
+    EXPECT_NE(r.output.find(c.said), std::string::npos) << r.output;
+    EXPECT_EQ(r.output.find("status 0"), std::string::npos) << r.output;
+  }
 }
 
 }  // namespace
