@@ -23,8 +23,7 @@ using ir::TensorData;
 using ir::ValueId;
 
 /// Operators that CUDA has no kernel for: passes make them, for CPUs alone, and for ranks that have tensors in parts.
-const std::set<std::string> kWithoutKernel = {"conv2d_winograd", "convert_layout", "fused_reduction", "index_on_rank",
-                                              "inverted_residual"};
+const std::set<std::string> kWithoutKernel = {"conv2d_winograd", "fused_reduction", "inverted_residual"};
 
 /// Of an operator, where not all tests are asked for.
 constexpr std::size_t kSomeCases = 6;

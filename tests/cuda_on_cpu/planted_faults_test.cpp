@@ -127,6 +127,12 @@ std::vector<Fault> faults() {
                         "static_cast<std::uint64_t>(columns),\n"
                         "                                             static_cast<std::uint64_t>(rows), leading != 0 ? "
                         "leading : columns));",
+                    send =
+                        "GRAVEN_NCCL(nccl.send(from + r * bytes, count, Nccl::bytes, r, group_.communicator(), "
+                        "stream));",
+                    receive =
+                        "GRAVEN_NCCL(nccl.receive(to + r * bytes, count, Nccl::bytes, r, group_.communicator(), "
+                        "stream));",
                     layout_of_c = "layout(types.result, s.m, s.n, s.c_leading, s.batch, s.c_stride)";
   return {
       // Warps and barriers.
@@ -216,6 +222,18 @@ std::vector<Fault> faults() {
        "convolution of an image that lies anywhere", "lies elsewhere than at a multiple of 16"},
       {"conv2d_cudnn.cuh", "of_weights + plan->workspace_bytes()", "of_weights", "convolution",
        "cudnnBackendExecute, workspace: 4096 bytes of device memory expected"},
+      // What ranks send each other.
+      {"nccl.cuh", send, with(send, "from + r * bytes", "from + rank() * bytes"), "layouts of two ranks", "a sum is "},
+      {"nccl.cuh", send, ";", "layouts of two ranks", "receives what this one sends not"},
+      {"nccl.cuh", send, with(send, "stream", "nullptr"), "layouts of two ranks", "a group on two streams"},
+      {"nccl.cuh", receive, with(receive, "Nccl::bytes, r,", "Nccl::bytes, rank(),"), "layouts of two ranks",
+       "receives not what this one sends"},
+      {"nccl.cuh", receive, with(receive, "count", "count / 2"), "layouts of two ranks", "by ncclRecv of 64 of type 1"},
+      {"nccl.cuh", "copy_on_device(group_.context(), to + rank() * bytes, from + rank() * bytes, count);", ";",
+       "layouts of two ranks", "a sum is NaN"},
+      {"nccl.cuh", "GRAVEN_CUDA(cudaStreamWaitEvent(group_.context().stream(), done_, 0));", ";", "means of two ranks",
+       "a mean is "},
+      {"convert_layout.cuh", "among * ranks + rank + row", "among * ranks + rank", "layouts of two ranks", "a sum is "},
   };
 }
 

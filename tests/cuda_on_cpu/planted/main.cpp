@@ -3,6 +3,9 @@
 //   planted 3 softmax
 //
 // Fault 0 is none. Prints "as expected", or what it found.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -15,10 +18,12 @@
 #include "kernels/config/conv2d.h"
 #include "kernels/cuda/clip_factor.cuh"
 #include "kernels/cuda/conv2d_cudnn.cuh"
+#include "kernels/cuda/convert_layout.cuh"
 #include "kernels/cuda/cublas_lt.cuh"
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/event_clock.cuh"
+#include "kernels/cuda/nccl.cuh"
 #include "kernels/cuda/softmax.cuh"
 
 int planted_fault = 0;
@@ -171,6 +176,77 @@ void use_recorded_copy() {
   GRAVEN_CUDA(cudaGraphDestroy(graph));
 }
 
+int pipe_of_ranks[2], rank_of_process;
+void broadcast_by_pipe(void* data, std::size_t bytes) {
+  const ssize_t moved =
+      rank_of_process == 0 ? ::write(pipe_of_ranks[1], data, bytes) : ::read(pipe_of_ranks[0], data, bytes);
+  if (moved != static_cast<ssize_t>(bytes)) throw std::runtime_error("the pipe is broken");
+}
+/// The same on two ranks, this process and another.
+void on_two_ranks(int row, const std::function<void(CudaContext&, NcclRanks&)>& use) {
+  if (::pipe(pipe_of_ranks) != 0) throw std::runtime_error("no pipe");
+  std::fflush(stdout);
+  const pid_t other = ::fork();
+  rank_of_process = other == 0 ? 1 : 0;
+  const auto run = [&] {
+    CudaContext context;
+    NcclRanks ranks(context, {.rank = rank_of_process,
+                              .size = 2,
+                              .row = row,
+                              .broadcast = broadcast_by_pipe,
+                              .require_others = [](double seconds) {
+                                if (seconds > 3) throw std::runtime_error("the other rank does not come");
+                              }});
+    use(context, ranks);
+  };
+  if (other == 0) {
+    try {
+      run();
+      std::_Exit(0);
+    } catch (const std::exception& error) {
+      std::printf("%s\n", error.what());
+      std::fflush(stdout);
+      std::_Exit(1);
+    }
+  }
+  std::string said;
+  try {
+    run();
+  } catch (const std::exception& error) {
+    said = error.what();
+  }
+  int status = 0;
+  (void)::waitpid(other, &status, 0);
+  for (const int end : pipe_of_ranks) ::close(end);
+  if (!said.empty() || status != 0) throw std::runtime_error(said.empty() ? "the other rank fails" : said);
+}
+/// Terms that both have alike, as rank 0 has every second group of four of their sum; and what a rank has of that for
+/// both.
+void use_layouts() {
+  on_two_ranks(2, [](CudaContext& context, NcclRanks&) {
+    constexpr std::int64_t n = 64;
+    const OnDevice x(n), part(n / 2), whole(n);
+    convert_layout(context, convert_layout_config{.n = n, .ranks = 2, .from = -1, .to = 4}, part.data(), x.data());
+    convert_layout(context, convert_layout_config{.n = n, .ranks = 2, .from = 4, .to = 0}, whole.data(), part.data());
+    context.synchronize();
+    for (std::size_t i = 0; i < n / 2; ++i)
+      expect("a sum", part.host()[i], 2.0 * static_cast<double>(i / 4 * 8 + i % 4 + 1) + 8.0 * rank_of_process);
+    for (std::size_t i = 0; i < n; ++i) expect("a sum for all", whole.host()[i], 2.0 * static_cast<double>(i + 1));
+  });
+}
+void use_means() {
+  on_two_ranks(1, [](CudaContext& context, NcclRanks& ranks) {
+    const OnDevice x(64), y(64);
+    fill(context, fill_config{.n = 64, .value = 1.0 + 2 * rank_of_process}, x.data());
+    ranks.begin_part(true);
+    context.collectives()->start_mean(x.data(), 64);
+    ranks.finish();
+    copy_on_device(context, y.data(), x.data(), 64 * sizeof(float));
+    context.synchronize();
+    for (const float value : y.host()) expect("a mean", value, 2);
+  });
+}
+
 const std::map<std::string, std::function<void()>> kUses = {
     {"fill", use_fill},
     {"copy", use_copy},
@@ -191,6 +267,8 @@ const std::map<std::string, std::function<void()>> kUses = {
     {"convolution of an image that lies anywhere", [] { use_convolution(1); }},
     {"clock", use_clock},
     {"recorded copy", use_recorded_copy},
+    {"layouts of two ranks", use_layouts},
+    {"means of two ranks", use_means},
 };
 
 }  // namespace
