@@ -133,7 +133,9 @@ void expect_conversion(std::int64_t n, int ranks, std::int64_t from, std::int64_
       ASSERT_EQ(own, wide(from < 0 && to < 0 ? of_rank[static_cast<std::size_t>(r)] : part_of(whole, to, ranks, r)))
           << "rank " << r;
   }
-  if (to < 0 && from >= 0) ASSERT_EQ(sum, wide(whole));
+  if (to < 0 && from >= 0) {
+    ASSERT_EQ(sum, wide(whole));
+  }
 }
 
 TEST(CudaConvertLayout, OfEachLayoutToEachOther) {

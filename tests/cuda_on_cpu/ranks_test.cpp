@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +15,8 @@
 
 #include "codegen/build/process.h"
 #include "graven/graven.h"
+#include "ir/json.h"
+#include "ir/ops.h"
 #include "tests/cuda_on_cpu/projects.h"
 #include "tests/projects/data.h"
 #include "tests/projects/launchers.h"
@@ -379,19 +382,23 @@ TEST(CudaRanks, WithSharedStatesComputeWhatOneProcessDoes) {
 // ---- tensors in parts -----------------------------------------------------------------------------------------------
 
 /// As in Megatron-LM: columns, then rows; heads; and the table of tokens by rows, which is the layer of logits, too.
+void mark(models::GPT2LMHeadModel& model) {
+  for (auto& block : model.transformer.h) {
+    block.attn.c_attn.weight.set_layout(layout::split(1));
+    block.attn.c_proj.weight.set_layout(layout::split(0));
+    block.mlp.c_fc.weight.set_layout(layout::split(-1));
+    block.mlp.c_proj.weight.set_layout(layout::split(0));
+  }
+  model.transformer.wte.weight.set_layout(layout::split(0));
+}
+
 struct Gpt2 : nn::Graph<Gpt2> {
   models::GPT2LMHeadModel model = child(
       "model", models::GPT2LMHeadModel({.n_layer = 1, .n_head = 4, .n_embd = 32, .n_positions = 8, .vocab_size = 512}));
   optim::AdamW optimizer{model.parameters(), {.lr = 1e-2, .eps = 0.05, .clip_grad_max_norm = 1}};
   explicit Gpt2(std::int64_t ranks) {
     add_optimizer(optimizer);
-    for (auto& block : model.transformer.h) {
-      block.attn.c_attn.weight.set_layout(layout::split(1));
-      block.attn.c_proj.weight.set_layout(layout::split(0));
-      block.mlp.c_fc.weight.set_layout(layout::split(-1));
-      block.mlp.c_proj.weight.set_layout(layout::split(0));
-    }
-    model.transformer.wte.weight.set_layout(layout::split(0));
+    mark(model);
     if (ranks > 1) enable_tensor_parallel(ranks);
     enable_data_parallel();
   }
@@ -414,6 +421,14 @@ Ranked& parts() {
       const std::string target = ranks == 1 ? "cpu" : "cuda";
       codegen::emit(graph, folder / target, {.name = "parts", .target = target, .format = false});
     }
+    // What the tests are about is there.
+    const ir::Graph of_rank = ir::read_graph((folder / "cuda/graph.json").string());
+    const auto has = [&](const ir::OpDef& op, const char* what) {
+      EXPECT_TRUE(std::any_of(of_rank.nodes.begin(), of_rank.nodes.end(), [&](const ir::Node& n) { return n.is(op); }))
+          << what;
+    };
+    has(ir::kConvertLayout, "no tensor changes its layout");
+    has(ir::kIndexOnRank, "no words are in parts");
     return std::make_unique<Ranked>("parts", folder / "cpu", folder / "cuda");
   }();
   return *made;
@@ -494,6 +509,53 @@ TEST(CudaRanks, ThatHaveTensorsInPartsEndTogether) {
   EXPECT_FALSE(killed.timed_out) << killed.output;
   EXPECT_NE(killed.output.find("found rank 1 gone"), std::string::npos) << killed.output;
   EXPECT_EQ(killed.output.find("status 0"), std::string::npos) << killed.output;
+}
+
+struct InferGpt2 : nn::Graph<InferGpt2> {
+  models::GPT2LMHeadModel model = child(
+      "model", models::GPT2LMHeadModel({.n_layer = 1, .n_head = 4, .n_embd = 32, .n_positions = 8, .vocab_size = 512}));
+  explicit InferGpt2(std::int64_t ranks) {
+    mark(model);
+    model.eval();
+    if (ranks > 1) enable_tensor_parallel(ranks);
+  }
+  Tensor build(Tensor tokens) { return model(tokens); }
+};
+
+TEST(CudaRanks, ThatHaveTensorsInPartsInferWhatOneProcessDoes) {
+  if (!tests::all_tests()) GTEST_SKIP() << "a slow one: tests/run.sh --all";
+  const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "cuda_projects/inferring_emitted";
+  fs::remove_all(folder);
+  for (const std::int64_t ranks : {1, 2}) {
+    manual_seed(4);
+    InferGpt2 graph(ranks);
+    graph.compile(spec({Dim("batch", 4), 8}, i64, "tokens"));
+    const std::string target = ranks == 1 ? "cpu" : "cuda";
+    codegen::emit(graph, folder / target, {.name = "inferring", .target = target, .format = false});
+  }
+  Ranked own("inferring", folder / "cpu", folder / "cuda");
+  std::string tokens;
+  for (int i = 0; i < 5 * 8; ++i) {
+    const std::int64_t token = i * i * 7 % 512;
+    tokens.append(reinterpret_cast<const char*>(&token), sizeof token);
+  }
+  tests::write_npy(own.work() / "tokens.npy", runtime::DType::i64, {5, 8}, tokens);
+  const auto call = [&](const std::string& output) {
+    return std::vector<std::string>{"--data", own.path("tokens.npy"), "--output", own.path(output)};
+  };
+  own.projects().run("cuda", "selftest", {});
+  own.projects().run("cpu", "inferring", call("one.npy"));
+  const ProcessResult r = own.run(own.command(call("two.npy")), {});
+  own.expect_all_succeed(r, 2);
+  const std::vector<float> expected = codegen::read_npy(own.work() / "one.npy"),
+                           found = codegen::read_npy(own.work() / "two.npy");
+  ASSERT_EQ(found.size(), std::size_t{5 * 8 * 512});
+  ASSERT_EQ(expected.size(), found.size());
+  for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-5) << i;
+  const ProcessResult alone = own.run(own.command(call("three.npy")), {.ranks = 1});
+  EXPECT_NE(alone.output.find("ranks: expected 2 ranks, which have the tensors of the model in parts"),
+            std::string::npos)
+      << alone.output;
 }
 
 /// Calls of NCCL that the library would refuse, or wait for for ever: the stand-in tells of each.
