@@ -409,16 +409,17 @@ class NcclRanks final : public OtherRanks {
 
   /// In a thread of its own: where another rank is gone nobody ever comes to the meeting.
   void meet() {
-    // The first rank names all rows, and all columns of them.
-    const int row = processes_.row, rows = processes_.size / row;
-    std::vector<Nccl::UniqueId> ids(static_cast<std::size_t>(rows + row));
+    // The first rank names all rows, and all columns of them, where these are more than one rank.
+    const int row = processes_.row, rows = processes_.size / row, named_rows = row > 1 ? rows : 0;
+    std::vector<Nccl::UniqueId> ids(static_cast<std::size_t>(named_rows + (rows > 1 ? row : 0)));
     if (processes_.rank == 0)
       for (Nccl::UniqueId& id : ids) GRAVEN_NCCL(Nccl::library().get_unique_id(&id));
     processes_.broadcast(ids.data(), ids.size() * sizeof ids[0]);
     std::vector<Meeting> meetings;
     if (row > 1) meetings.push_back({&row_, ids[static_cast<std::size_t>(processes_.rank / row)], row_.rank(), row});
     if (rows > 1)
-      meetings.push_back({&peers_, ids[static_cast<std::size_t>(rows + processes_.rank % row)], peers_.rank(), rows});
+      meetings.push_back(
+          {&peers_, ids[static_cast<std::size_t>(named_rows + processes_.rank % row)], peers_.rank(), rows});
     std::packaged_task<std::vector<Nccl::Communicator*>()> task([meetings, device = context_.device()] {
       GRAVEN_CUDA(cudaSetDevice(device));
       std::vector<Nccl::Communicator*> made;

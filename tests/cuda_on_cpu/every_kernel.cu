@@ -103,8 +103,8 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   reduce_scatter(context, reduce_scatter_config{.n = 16}, y, const_labels, const_labels);
   all_gather(context, all_gather_config{.least = 8}, 1, &y, labels);
   gather_shards(context, gather_shards_config{.n = 16}, y, x);
-  convert_layout(context, convert_layout_config{.n = 16, .ranks = 2}, y, x);
-  convert_layout(context, convert_layout_config{.n = 16, .ranks = 2}, labels, const_labels);
+  convert_layout(context, convert_layout_config{.n = 16, .ranks = 2, .from = -1, .to = 0}, y, x);
+  convert_layout(context, convert_layout_config{.n = 16, .ranks = 2, .from = -1, .to = 0}, labels, const_labels);
   index_on_rank(context, index_on_rank_config{.n = 16, .size = 8, .ranks = 2}, labels, b, const_labels);
   argmax_of_team(context, reduce_config{}, labels, x);
   finite_step(context, finite_step_config{}, labels, 1, &x, labels, const_labels, labels);
@@ -235,7 +235,7 @@ void every_half_kernel(CudaContext& context, T* y, const T* x, float* wide, cons
   concat(context, concat_config{}, y, 1, &x, index);
   pad(context, pad_config{}, y, x);
   gather(context, gather_config{}, y, x, index);
-  convert_layout(context, convert_layout_config{.n = 16, .ranks = 2}, y, x);
+  convert_layout(context, convert_layout_config{.n = 16, .ranks = 2, .from = -1, .to = 0}, y, x);
   index_select(context, index_select_config{}, y, x, index);
   dropout(context, dropout_config{}, y, x, index, index);
   reduce_sum(context, reduce_config{}, y, x);
