@@ -100,6 +100,24 @@ TEST(Targets, PassesAreForOne) {
             std::string::npos);
 }
 
+TEST(Targets, WithoutTeamsRefuseTensorsInParts) {
+  static const Target lonely = [] {
+    Target target = tests::plain_target();
+    target.passes.name = "lonely";
+    target.title = "lonely loops";
+    target.style.team_headers.clear();
+    return target;
+  }();
+  if (find_target("lonely") == nullptr) add_target(lonely);
+  manual_seed(3);
+  TrainLeNet graph;
+  const ir::Graph& traced = graph.trace(spec({4, 1, 28, 28}, "images"), spec({4}, i64, "labels"));
+  EXPECT_NE(error_of([&] {
+              (void)render_project(traced, {.target = "lonely", .tensor_parallel = 2, .format = false});
+            }).find("has tensors in parts over ranks, and lonely loops has no such ranks"),
+            std::string::npos);
+}
+
 TEST(Targets, AThirdOneTrainsLeNet) {
   add_plain_target();
   const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "targets";

@@ -159,7 +159,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% endif %}
 {% if data_parallel and length(symbols) > 0 %}
     // Ranks may have batches of different sizes, and all of them have to record, or none.
-    if (ranks) device.record_calls(false);
+    if (device.execution().collectives() != nullptr) device.record_calls(false);
 {% endif %}
 {% endif %}
 {% if on_device %}
@@ -745,7 +745,9 @@ void Model::write_back_gradients() {
 
 {% endif %}
 {% if data_parallel and on_device and length(symbols) > 0 %}
-void Model::use_cuda_graph(bool on) { memory_->device.record_calls(on && !memory_->ranks); }
+void Model::use_cuda_graph(bool on) {
+  memory_->device.record_calls(on && memory_->device.execution().collectives() == nullptr);
+}
 {% else %}
 void Model::use_cuda_graph(bool on) { memory_->device.record_calls(on); }
 {% endif %}
