@@ -109,7 +109,7 @@ void StagePipeline::start(const std::vector<Variable>& weights, const std::vecto
   };
   weights_ = hold(weights);
   states_ = hold(states);
-  model_.set_slots(slots());
+  model_.set_slots(stage_, slots());
   messages_ = model_.messages();
   if (messages_ == nullptr) {
     own_messages_ = messages_of_engine(slots(), time_limit);

@@ -75,8 +75,8 @@ class StagedModel {
   /// As TrainableModel's.
   virtual void weights_needed() {}
   virtual void weights_changed() {}
-  /// Memory for so many parts.
-  virtual void set_slots(int count) = 0;
+  /// Memory for so many parts of this rank's stage.
+  virtual void set_slots(int stage, int count) = 0;
   /// The slot has this part now.
   virtual void prepare(int slot, const StagePart& part) = 0;
   /// The forward phase of a stage.

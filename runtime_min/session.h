@@ -102,6 +102,12 @@ class TensorBlock {
     slots_.point_into(memory_->data());
   }
   typename Device::Mirror& memory() { return *memory_; }
+  /// Where the device has the tensor of this path; nullptr where there is none.
+  char* place(const std::string& path) const {
+    for (std::size_t i = 0; i < tensors_.size(); ++i)
+      if (tensors_[i].path == path) return memory_->data() + offsets_[i];
+    return nullptr;
+  }
   /// In the order in which they were added, where the host has them.
   std::vector<Variable> variables() const {
     std::vector<Variable> list = tensors_;
@@ -184,12 +190,14 @@ class CallMemory {
 template <class Device>
 class Copies {
  public:
-  /// The tensor, as soon as the device is synchronized. The copy of a path takes memory once.
+  /// The tensor, as soon as the device is synchronized. The copy of a path takes memory once. What a device has no
+  /// memory for, another stage's, are zeros.
   Variable of(Device& device, Variable tensor) {
     if constexpr (!Device::is_host) {
       std::vector<char>& copy = copies_[tensor.path];
       copy.resize(tensor.bytes());
-      device.download(copy.data(), static_cast<const char*>(tensor.data), static_cast<std::int64_t>(copy.size()));
+      if (tensor.data != nullptr)
+        device.download(copy.data(), static_cast<const char*>(tensor.data), static_cast<std::int64_t>(copy.size()));
       tensor.data = copy.data();
     }
     return tensor;
@@ -216,6 +224,8 @@ class Losses {
   }
   /// Once the device is synchronized.
   double sum() const { return sum_of(memory_.data()); }
+  /// One of them alone.
+  double at(std::size_t i) const { return numbers_.at(i)(memory_.data() + i * sizeof(double)); }
 
   /// Instead of fetch(): on a device, `loss` as it finds it, in its own memory `at`, which has bytes() bytes.
   template <class T>

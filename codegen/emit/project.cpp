@@ -232,8 +232,8 @@ void note_extent(const Extent& extent, const EmitOptions& options, EmitReport& r
 /// Programs whose ranks have tensors in parts.
 void require_tensor_ranks(const ir::Graph& graph, const Target& target) {
   if (target.style.team_headers.empty())
-    throw UserError(fmt::format("{}: {} has tensors in parts over ranks, and {} has no such ranks",
-                                ir::kTensorParallel, graph.name, target.title))
+    throw UserError(fmt::format("{}: {} has tensors in parts over ranks, and {} has no such ranks", ir::kTensorParallel,
+                                graph.name, target.title))
         .note("emit it for another target, or without enable_tensor_parallel()");
   if (std::none_of(graph.config.begin(), graph.config.end(),
                    [](const auto& entry) { return entry.first.starts_with(ir::kLayoutOf); }))
@@ -282,11 +282,11 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   auto start = Clock::now();
   ir::insert_copies(p.graph, {});  // where the passes have ended before it
   if (ir::has_stages(p.graph)) {
-    if (const Target& target = target_named(options.target); target.style.on_device && !options.jit_entry)
-      throw UserError(fmt::format("set_stage: {} has stages, and {} has no pipelines: expected a target whose programs "
-                                  "work in the processor's memory",
-                                  p.graph.name, target.title))
-          .note("emit it for the CPU, or without set_stage()");
+    const TargetStyle& style = target_named(options.target).style;
+    if (style.on_device && style.stage_headers.empty() && !options.jit_entry)
+      throw UserError(fmt::format("set_stage: {} has stages, and {} has no pipelines", p.graph.name,
+                                  target_named(options.target).title))
+          .note("emit it for another target, or without set_stage()");
     ir::sort_by_stage(p.graph);
   }
   p.plan = make_plan(p.graph, target_named(options.target));

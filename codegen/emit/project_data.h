@@ -201,7 +201,7 @@ struct StageText {
 struct PipelineText {
   bool pipeline = false;
   std::vector<StageText> stages = {};
-  std::vector<std::string> crossings = {}, stage_variables = {};  ///< lines of stages.h
+  std::vector<std::string> crossings = {}, stage_variables = {}, stage_arenas = {};  ///< lines of stages.h
   std::vector<LossText> numbers_of_stages = {};  ///< results of one number each, which the log has beside the loss
   bool has_norms = false;  ///< stages send one another something behind the first round of updates
 };

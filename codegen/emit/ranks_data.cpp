@@ -17,14 +17,19 @@ namespace graven::codegen {
 
 namespace {
 
-/// What of the arena a stage's calls touch: nothing else of it becomes memory in a process that runs this stage.
-std::int64_t arena_bytes_of(const ir::Graph& graph, const Plan& plan, const std::vector<std::int32_t>& stage_of_node,
-                            std::int32_t stage) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+struct ArenaRange {
+  std::int64_t offset, end;
+};
+
+/// What of the arena a stage's calls touch, in order. Nothing else of it becomes memory in a process that runs this
+/// stage.
+std::vector<ArenaRange> arena_of(const ir::Graph& graph, const Plan& plan,
+                                 const std::vector<std::int32_t>& stage_of_node, std::int32_t stage) {
+  std::vector<ArenaRange> touched;
   const auto touch = [&](std::int32_t buffer) {
-    if (buffer >= 0)
-      ranges.emplace_back(plan.buffers[at(buffer)].offset,
-                          plan.buffers[at(buffer)].offset + plan.buffers[at(buffer)].bytes);
+    if (buffer < 0) return;
+    const Buffer& b = plan.buffers[at(buffer)];
+    touched.push_back({b.offset, b.offset + b.bytes});
   };
   for (const Step& step : plan.steps) {
     if (stage_of_node[at(step.node)] != stage) continue;
@@ -35,13 +40,15 @@ std::int64_t arena_bytes_of(const ir::Graph& graph, const Plan& plan, const std:
           if (const Placement& p = plan.placements[at(root(plan, v))]; p.home == Home::arena) touch(p.buffer);
     touch(step.workspace);
   }
-  std::sort(ranges.begin(), ranges.end());
-  std::int64_t bytes = 0, end = 0;
-  for (const auto& [first, last] : ranges) {
-    bytes += std::max<std::int64_t>(0, last - std::max(first, end));
-    end = std::max(end, last);
-  }
-  return bytes;
+  std::sort(touched.begin(), touched.end(),
+            [](const ArenaRange& a, const ArenaRange& b) { return a.offset < b.offset; });
+  std::vector<ArenaRange> ranges;
+  for (const ArenaRange& r : touched)
+    if (ranges.empty() || r.offset > ranges.back().end)
+      ranges.push_back(r);
+    else
+      ranges.back().end = std::max(ranges.back().end, r.end);
+  return ranges;
 }
 
 /// "model.transformer.h.{0,1}": the modules that have the stage.
@@ -76,6 +83,7 @@ void describe_ranks(const ir::Graph& graph, const EmitOptions& options, ProjectN
   if (ir::has_stages(graph) && !options.jit_entry) {
     names.has_ranks = true;
     names.engine = "${engine}";
+    add_headers(style, style.stage_headers);
   }
   const bool data_parallel = graph.flag(ir::kDataParallel) && !options.jit_entry;
   names.tensor_ranks = ir::tensor_ranks(graph);
@@ -144,9 +152,15 @@ void describe_pipeline(const ir::Graph& graph, const Plan& plan, const ValueName
   for (const ir::ValueId v : values.stored()) add(v);
   for (const ir::ValueId v : graph.states) add(v);
   for (StageText& stage : text.stages) {
+    std::int64_t bytes = 0;
+    for (const ArenaRange& r : arena_of(graph, plan, stage_of_node, stage.number)) {
+      bytes += r.end - r.offset;
+      // Memory of a device is taken as it is asked for, so that there a stage asks for these alone.
+      if (plan.target->style.on_device)
+        text.stage_arenas.push_back(fmt::format("GRAVEN_ARENA({}, {}, {})", stage.number, r.offset, r.end - r.offset));
+    }
     stage.line = fmt::format("{:>5}  {:<12}  {:>15}  {:>19}  {}", stage.number, stage.path,
-                             std::ssize(text.stages) - stage.number,
-                             arena_bytes_of(graph, plan, stage_of_node, stage.number), modules_of(graph, stage.number));
+                             std::ssize(text.stages) - stage.number, bytes, modules_of(graph, stage.number));
   }
 }
 

@@ -45,7 +45,7 @@ GRAVEN_WORDS(CallGroup, banner, calls)
 GRAVEN_WORDS(FunctionText, owner, name, head, parameters, title, parts, groups)
 GRAVEN_WORDS(PhaseText, name, parts)
 GRAVEN_WORDS(StageText, number, path, forward, backward, update, norms, line)
-GRAVEN_WORDS(PipelineText, pipeline, stages, crossings, stage_variables, numbers_of_stages, has_norms)
+GRAVEN_WORDS(PipelineText, pipeline, stages, crossings, stage_variables, stage_arenas, numbers_of_stages, has_norms)
 GRAVEN_WORDS(ModelFile, is_main, headers, copy_header, functions)
 GRAVEN_WORDS(CallsText, config_headers, config_structs, configs, evaluation_configs, functors, libraries,
              wrapped_configs, uses_configs, has_functors, split, relu_trait, call_count, unit, flops_text, bytes_text,

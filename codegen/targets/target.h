@@ -49,6 +49,7 @@ struct TargetStyle {
   std::vector<std::string> training_headers = {};  ///< the same, of what trains alone
   std::vector<std::string> rank_headers = {};      ///< and of what several ranks may train together
   std::vector<std::string> team_headers = {};      ///< of ranks that have tensors in parts; none: there are no such
+  std::vector<std::string> stage_headers = {};     ///< of those that have a stage each, where the device sends values
   std::string predictions_header = "";             ///< the file of the largest score of a row; empty: scores are read
   std::string team_predictions_header = "";        ///< of one of whose scores ranks have some each
   std::vector<std::string> words = {};             ///< that its text has of kernels/ beside calls and types

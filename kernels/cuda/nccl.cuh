@@ -11,6 +11,8 @@
 // forks from the context's, and joins it in finish(). With the same ranks, devices and library a mean has the same bits
 // each time, on all ranks.
 //
+// Stages of a pipeline send each other values beside what they compute (NcclStages).
+//
 // What a team sends is moved alone, and added up by the kernels that ask for it, in the order of the ranks
 // (convert_layout.cuh): it depends neither on the library nor on its algorithms. Where there is a team, the means stand
 // on the context's stream, too: of two communicators of a device, which wait for other ranks each, the calls have one
@@ -21,6 +23,7 @@
 
 #include "collectives.cuh"
 #include "context.cuh"
+#include "stream.cuh"
 
 #ifndef __CUDACC_RTC__
 #include <dlfcn.h>
@@ -30,8 +33,10 @@
 #include <cstring>
 #include <exception>
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -173,18 +178,8 @@ class NcclCollectives final : public Collectives {
  public:
   /// `beside`: what start_...() begins has a stream of its own.
   NcclCollectives(NcclGroup& group, bool beside) : group_(group) {
-    if (!beside) return;
-    GRAVEN_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-    GRAVEN_CUDA(cudaEventCreateWithFlags(&ready_, cudaEventDisableTiming));
-    GRAVEN_CUDA(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming));
+    if (beside) beside_.emplace();
   }
-  ~NcclCollectives() {
-    if (ready_ != nullptr) (void)cudaEventDestroy(ready_);
-    if (done_ != nullptr) (void)cudaEventDestroy(done_);
-    if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
-  }
-  NcclCollectives(const NcclCollectives&) = delete;
-  NcclCollectives& operator=(const NcclCollectives&) = delete;
 
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
@@ -214,9 +209,7 @@ class NcclCollectives final : public Collectives {
   /// What has been begun comes before what the context's stream is given next.
   void finish() {
     send();
-    if (!std::exchange(is_begun_, false) || stream_ == nullptr) return;
-    GRAVEN_CUDA(cudaEventRecord(done_, stream_));
-    GRAVEN_CUDA(cudaStreamWaitEvent(group_.context().stream(), done_, 0));
+    if (std::exchange(is_begun_, false) && beside_) beside_->done.order(stream(), group_.context().stream());
   }
 
  private:
@@ -241,11 +234,8 @@ class NcclCollectives final : public Collectives {
   /// The bucket, once the context's stream has computed what is in it.
   void send() {
     if (bucket_.empty()) return;
-    if (stream_ != nullptr) {
-      GRAVEN_CUDA(cudaEventRecord(ready_, group_.context().stream()));
-      GRAVEN_CUDA(cudaStreamWaitEvent(stream_, ready_, 0));
-    }
-    NcclGroup::as_one([&] { send_tensors(stream_ != nullptr ? stream_ : group_.context().stream()); });
+    if (beside_) beside_->ready.order(group_.context().stream(), stream());
+    NcclGroup::as_one([&] { send_tensors(stream()); });
     bucket_.clear();
     bucket_bytes_ = 0;
     ++group_.sent.messages;
@@ -296,9 +286,15 @@ class NcclCollectives final : public Collectives {
     }
   }
 
+  struct Beside {
+    OwnStream stream;
+    OwnEvent ready, done;
+  };
+  /// Of what start_...() begins.
+  cudaStream_t stream() const { return beside_ ? beside_->stream.get() : group_.context().stream(); }
+
   NcclGroup& group_;
-  cudaStream_t stream_ = nullptr;  ///< nullptr: the context's
-  cudaEvent_t ready_ = nullptr, done_ = nullptr;
+  std::optional<Beside> beside_;  ///< nothing: it stands on the context's
   bool is_last_ = true;
   std::vector<Tensor> bucket_;
   std::size_t bucket_bytes_ = 0;
@@ -344,26 +340,99 @@ class NcclTeam final : public Team {
   NcclGroup& group_;
 };
 
+/// What goes from a stage of a pipeline to another, each on a rank of its own (runtime/pipeline.h). Whoever sends from
+/// one stage to one other one has a communicator and a stream of its own on both ranks: what goes one way waits for
+/// nothing that goes another way, and arrives in the order in which it was sent.
+class NcclStages {
+ public:
+  struct Link {
+    int from, to;  ///< stages
+  };
+
+  /// Of all links, those of this rank.
+  NcclStages(CudaContext& context, int stage, const std::vector<Link>& links) : context_(context) {
+    for (const Link& link : links)
+      if (link.from == stage)
+        sent_.emplace(link.to, std::make_unique<Own>(context, 0));
+      else if (link.to == stage)
+        received_.emplace(link.from, std::make_unique<Own>(context, 1));
+  }
+  /// nullptr where this rank has nothing to do with a link.
+  NcclGroup* group_of(int stage, const Link& link) {
+    if (link.from == stage) return &sent_.at(link.to)->group;
+    return link.to == stage ? &received_.at(link.from)->group : nullptr;
+  }
+
+  /// Once the context's stream has computed it, and beside what that is given next.
+  void send(int slot, int stage, const void* data, std::size_t bytes) {
+    if (bytes == 0) return;
+    Own& to = *sent_.at(stage);
+    to.ready.order(context_.stream(), to.stream.get());
+    GRAVEN_NCCL(Nccl::library().send(data, bytes, Nccl::bytes, 1, to.group.communicator(), to.stream.get()));
+    std::unique_ptr<OwnEvent>& done = to.done[slot];
+    if (done == nullptr) done = std::make_unique<OwnEvent>();
+    GRAVEN_CUDA(cudaEventRecord(done->get(), to.stream.get()));
+    to.under_way.insert(slot);
+    const auto number = static_cast<double>(bytes);
+    to.group.sent.add({.messages = 1, .bytes = number, .least = number, .sent = number});
+  }
+  /// Once the context's stream has done what it has been given: it may have used the memory.
+  void receive(int stage, void* data, std::size_t bytes) {
+    if (bytes == 0) return;
+    Own& from = *received_.at(stage);
+    from.ready.order(context_.stream(), from.stream.get());
+    GRAVEN_NCCL(Nccl::library().receive(data, bytes, Nccl::bytes, 0, from.group.communicator(), from.stream.get()));
+    from.under_way.insert(0);
+  }
+  /// What the context's stream is given from here on comes behind what was to be received.
+  void finish_receiving() {
+    for (const auto& [stage, from] : received_)
+      if (from->under_way.erase(0) > 0) from->arrived.order(from->stream.get(), context_.stream());
+  }
+  /// The same of what a slot sends.
+  void finish_sending(int slot) {
+    for (const auto& [stage, to] : sent_)
+      if (to->under_way.erase(slot) > 0)
+        GRAVEN_CUDA(cudaStreamWaitEvent(context_.stream(), to->done.at(slot)->get(), 0));
+  }
+
+ private:
+  struct Own {
+    Own(CudaContext& context, int rank) : group(context, rank, 2) {}
+    NcclGroup group;
+    OwnStream stream;
+    OwnEvent ready, arrived;
+    std::map<int, std::unique_ptr<OwnEvent>> done;  ///< by slot
+    std::set<int> under_way;                        ///< slots; of what is received 0
+  };
+
+  CudaContext& context_;
+  std::map<int, std::unique_ptr<Own>> sent_, received_;  ///< by the other stage
+};
+
 class NcclRanks final : public OtherRanks {
  public:
   /// The processes, by the host's own means.
   struct Processes {
     int rank = 0, size = 1;
-    int row = 1;  ///< so many in a row, which divides `size`, have the tensors of one model in parts
+    int row = 1;  ///< so many in a row, which divides `size`, have one model: its tensors in parts, or each a stage
     void (*broadcast)(void* data, std::size_t bytes);  ///< the first rank's bytes for everybody
     /// Called while this rank waits for the others, and has for so long: it throws where one of them is gone.
     void (*require_others)(double seconds);
   };
 
-  /// Every rank makes one, of its context's device, which no other rank has; they wait for each other.
-  NcclRanks(CudaContext& context, const Processes& processes)
+  /// Every rank makes one, of its context's device, which no other rank has; they wait for each other. `links`: of
+  /// ranks that have a stage each.
+  NcclRanks(CudaContext& context, const Processes& processes, const std::vector<NcclStages::Link>& links = {})
       : context_(context),
         processes_(processes),
         peers_(context, processes.rank / processes.row, processes.size / processes.row),
         row_(context, processes.rank % processes.row, processes.row) {
-    meet();
-    if (peers_.size() > 1) collectives_.emplace(peers_, /*beside=*/row_.size() == 1);
-    if (row_.size() > 1) team_.emplace(row_);
+    if (!links.empty()) stages_.emplace(context, row_.rank(), links);
+    meet(links);
+    const bool is_team = row_.size() > 1 && !stages_;
+    if (peers_.size() > 1) collectives_.emplace(peers_, /*beside=*/!is_team);
+    if (is_team) team_.emplace(row_);
     context.set_ranks(this, collectives_ ? &*collectives_ : nullptr, team_ ? &*team_ : nullptr);
   }
   ~NcclRanks() {
@@ -380,17 +449,20 @@ class NcclRanks final : public OtherRanks {
   void finish() {
     if (collectives_) collectives_->finish();
   }
+  /// Where this rank has a stage of a pipeline.
+  NcclStages& stages() { return stages_.value(); }
 
   void require_together() const override {
-    for (const NcclGroup* group : {&peers_, &row_})
-      if (group->size() > 1) (void)group->communicator();
+    for (const NcclGroup* group : groups_) (void)group->communicator();
   }
   SentByRank take_sent() override {
-    SentByRank sent = std::exchange(peers_.sent, {});
-    sent.add(std::exchange(row_.sent, {}));
+    SentByRank sent;
+    for (NcclGroup* group : groups_) sent.add(std::exchange(group->sent, {}));
     return sent;
   }
-  void add_sent(const SentByRank& sent) override { peers_.sent.add(sent); }
+  void add_sent(const SentByRank& sent) override {
+    if (!groups_.empty()) groups_.front()->sent.add(sent);
+  }
 
   void wait(cudaStream_t stream) override {
     wait_until([&] { return cudaStreamQuery(stream); }, "cudaStreamQuery");
@@ -408,18 +480,27 @@ class NcclRanks final : public OtherRanks {
   };
 
   /// In a thread of its own: where another rank is gone nobody ever comes to the meeting.
-  void meet() {
-    // The first rank names all rows, and all columns of them, where these are more than one rank.
-    const int row = processes_.row, rows = processes_.size / row, named_rows = row > 1 ? rows : 0;
-    std::vector<Nccl::UniqueId> ids(static_cast<std::size_t>(named_rows + (rows > 1 ? row : 0)));
+  void meet(const std::vector<NcclStages::Link>& links) {
+    // All groups of more than one rank, in one order on all of them, and of each the group of this rank, if it is in.
+    const int row = processes_.row, rows = processes_.size / row, place = row_.rank();
+    std::vector<NcclGroup*> all;
+    for (int r = 0; r < rows; ++r) {
+      const bool is_own = r == peers_.rank();
+      for (const NcclStages::Link& link : links) all.push_back(is_own ? stages_->group_of(place, link) : nullptr);
+      if (row > 1 && links.empty()) all.push_back(is_own ? &row_ : nullptr);
+    }
+    if (rows > 1)
+      for (int r = 0; r < row; ++r) all.push_back(r == place ? &peers_ : nullptr);
+    std::vector<Nccl::UniqueId> ids(all.size());
     if (processes_.rank == 0)
       for (Nccl::UniqueId& id : ids) GRAVEN_NCCL(Nccl::library().get_unique_id(&id));
     processes_.broadcast(ids.data(), ids.size() * sizeof ids[0]);
     std::vector<Meeting> meetings;
-    if (row > 1) meetings.push_back({&row_, ids[static_cast<std::size_t>(processes_.rank / row)], row_.rank(), row});
-    if (rows > 1)
-      meetings.push_back(
-          {&peers_, ids[static_cast<std::size_t>(named_rows + processes_.rank % row)], peers_.rank(), rows});
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i] == nullptr) continue;
+      meetings.push_back({all[i], ids[i], all[i]->rank(), all[i]->size()});
+      groups_.push_back(all[i]);
+    }
     std::packaged_task<std::vector<Nccl::Communicator*>()> task([meetings, device = context_.device()] {
       GRAVEN_CUDA(cudaSetDevice(device));
       std::vector<Nccl::Communicator*> made;
@@ -450,12 +531,12 @@ class NcclRanks final : public OtherRanks {
   void require_others(double seconds) {
     try {
       processes_.require_others(seconds);
-      for (const NcclGroup* group : {&peers_, &row_})
-        if (group->size() > 1) group->check();
+      for (const NcclGroup* group : groups_) group->check();
     } catch (...) {
       // What waits on the device ends by this alone. It returns when no recorded call is left, which is when whoever
       // has recorded them gives up. Of two communicators each may wait for the other's calls.
-      const std::vector<Nccl::Communicator*> parting = {row_.part(), peers_.part()};
+      std::vector<Nccl::Communicator*> parting;
+      for (NcclGroup* group : groups_) parting.push_back(group->part());
       if (!aborting_.joinable())
         aborting_ = std::thread([parting] {
           std::vector<std::thread> each;
@@ -473,6 +554,8 @@ class NcclRanks final : public OtherRanks {
   CudaContext& context_;
   const Processes processes_;
   NcclGroup peers_, row_;
+  std::optional<NcclStages> stages_;
+  std::vector<NcclGroup*> groups_;  ///< those that have met
   std::optional<NcclCollectives> collectives_;
   std::optional<NcclTeam> team_;
   std::thread aborting_;

@@ -17,6 +17,7 @@
 #include "call_faults.cuh"
 #include "context.cuh"
 #include "device.cuh"
+#include "stream.cuh"
 
 #ifndef __CUDACC_RTC__
 #include <cstring>
@@ -116,28 +117,6 @@ class StepsAhead {
   }
 
  private:
-  class Event {
-   public:
-    Event() { GRAVEN_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
-    ~Event() { (void)cudaEventDestroy(event_); }
-    Event(const Event&) = delete;
-    Event& operator=(const Event&) = delete;
-    cudaEvent_t get() const { return event_; }
-
-   private:
-    cudaEvent_t event_ = nullptr;
-  };
-  class Stream {
-   public:
-    Stream() { GRAVEN_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
-    ~Stream() { (void)cudaStreamDestroy(stream_); }
-    Stream(const Stream&) = delete;
-    Stream& operator=(const Stream&) = delete;
-    cudaStream_t get() const { return stream_; }
-
-   private:
-    cudaStream_t stream_ = nullptr;
-  };
   /// What one of the steps under way has for itself.
   struct Slot {
     Slot(std::size_t input_bytes, std::size_t result_bytes)
@@ -145,7 +124,7 @@ class StepsAhead {
     CudaDevice::PinnedMemory host;
     DeviceBuffer inputs;
     CudaDevice::PinnedMemory results, fault;
-    Event arrived, done;
+    OwnEvent arrived, done;
   };
   struct Sent {
     void* to;
@@ -157,7 +136,7 @@ class StepsAhead {
   CudaContext& context_;
   const std::size_t result_bytes_;
   DeviceBuffer results_;
-  Stream copies_;
+  OwnStream copies_;
   Slot slots_[most];
   int first_ = 0, under_way_ = 0;
   std::vector<Sent> sent_;  ///< of the step that is being begun

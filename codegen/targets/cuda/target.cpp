@@ -65,6 +65,8 @@ Target make_cuda_target() {
   style.training_headers = {"kernels/cuda/steps_ahead.cuh"};
   style.rank_headers = {"kernels/cuda/nccl.cuh", "runtime/rank_sockets.h", "runtime/ranks.h"};
   style.team_headers = style.rank_headers;
+  style.stage_headers = {"kernels/cuda/nccl.cuh", "kernels/cuda/stage_slot.cuh", "runtime/rank_sockets.h",
+                         "runtime/ranks.h", "runtime/stage_arena.h"};
   style.predictions_header = "kernels/cuda/reduce.cuh";
   style.team_predictions_header = "kernels/cuda/predictions.cuh";
   style.libraries = {

@@ -296,8 +296,14 @@ class Program final : public runtime::TrainableModel {
 
   // What the pipeline asks for.
   int stages() const override { return @{ namespace }@::Model::stages; }
-  void set_slots(int count) override {
-    model_->set_slots(count);
+{% if on_device %}
+  runtime::StageMessages* messages() override { return &messages_; }
+  void* place_of(const Variable& variable) override { return model_->place_of(variable.path); }
+  void finish_gradients() override {}  // the last part's backward phase has done it
+  void end_step() override { model_->end_step(); }
+{% endif %}
+  void set_slots(int stage, int count) override {
+    model_->set_slots(stage, count);
     crossings_.resize(static_cast<std::size_t>(count));
   }
   void prepare(int slot, const runtime::StagePart& part) override {
@@ -327,6 +333,26 @@ class Program final : public runtime::TrainableModel {
     return list;
   }
 
+{% if on_device %}
+  /// Between devices; of a rank, which stage it has is its place in its row.
+  class Messages final : public runtime::StageMessages {
+   public:
+    explicit Messages(std::unique_ptr<@{ namespace }@::Model>& model) : model_(model) {}
+    void send(int slot, int to, int, const void* data, std::size_t bytes) override {
+      model_->send_to_stage(slot, to % @{ namespace }@::Model::stages, data, bytes);
+    }
+    void receive(int from, int, void* data, std::size_t bytes) override {
+      model_->receive_from_stage(from % @{ namespace }@::Model::stages, data, bytes);
+    }
+    void finish_receiving() override { model_->finish_receiving(); }
+    void finish_sending(int slot) override { model_->finish_sending(slot); }
+
+   private:
+    std::unique_ptr<@{ namespace }@::Model>& model_;
+  };
+
+  Messages messages_{model_};
+{% endif %}
   std::vector<std::vector<runtime::Crossing>> crossings_;  ///< by slot
   std::optional<runtime::StagePipeline> pipeline_;
 {% endif %}

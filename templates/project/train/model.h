@@ -221,10 +221,23 @@ class GRAVEN_API Model {
   /// The stages of the pipeline, of which runtime/pipeline.h runs one in each process. A slot has a part of a step that
   /// is under way, in an arena of its own; slot 0 is that of step() and results().
   static constexpr int stages = @{ length(stages) }@;
-  void set_slots(int count);
+{% if on_device %}
+  /// Of several processes each has the memory that this stage takes, from here on; step(), forward() and backward() are
+  /// one process's, evaluate() is everybody's.
+{% else %}
+  /// `stage`: whose calls will be made.
+{% endif %}
+  void set_slots(int stage, int count);
+{% if on_device %}
+  /// The slot has these inputs, copied, and these numbers.
+{% else %}
   /// The slot has these inputs, which stay where they are, and these numbers.
+{% endif %}
   void prepare_part(int slot, @{ parameters }@, const Hyper& hyper);
   void forward_stage(int stage, int slot);
+{% if on_device and data_parallel %}
+  /// Behind the last part the gradients are the mean of all processes that have this stage.
+{% endif %}
   void backward_stage(int stage, int slot);
   /// The loss that the stage has computed of the slot's part, before the slot gets another one or is updated with; 0
   /// where it computes none. Of the results of one number each, without the loss, it adds to `numbers` those that it
@@ -241,6 +254,19 @@ class GRAVEN_API Model {
     std::size_t bytes;
   };
   const std::vector<Crossing>& crossings(int slot) const;
+{% if on_device %}
+  /// To and from another stage, on the device of another process. What is sent is what calls before have computed; it
+  /// goes on beside those that follow, which may write there behind finish_sending(), and find what was received behind
+  /// finish_receiving(). The two processes make the same calls, in the same order.
+  void send_to_stage(int slot, int stage, const void* data, std::size_t bytes);
+  void receive_from_stage(int stage, void* data, std::size_t bytes);
+  void finish_receiving();
+  void finish_sending(int slot);
+  /// Behind the update: waits for the device.
+  void end_step();
+  /// Where a parameter lies on the device.
+  void* place_of(const std::string& path);
+{% endif %}
 {% endif %}
 {% if on_device %}
   /// Copies to the device what was written into the tensors of parameters() and of states(), which are copies of the

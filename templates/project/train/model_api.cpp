@@ -3,11 +3,21 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+{% if pipeline %}
+#include <deque>
+{% endif %}
 #include <iterator>
 #include <new>
 #include <optional>
+{% if pipeline and on_device %}
+#include <set>
+{% endif %}
 #include <stdexcept>
 #include <string>
+{% if pipeline and on_device %}
+#include <utility>
+#include <vector>
+{% endif %}
 
 {% for header in api_headers %}
 #include "@{ header }@"
@@ -127,8 +137,15 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     Device::require_memory(weights.bytes() + states.bytes() + inputs.bytes() + kAllArenaBytes,
                            "weights, states, inputs and the memory plan");
 {% else %}
+{% if pipeline and on_device %}
+    // Of several processes each has a stage's part of the plan, from set_slots() on.
+    const std::size_t plan_bytes = is_stage ? 0 : kAllArenaBytes;
+    Device::require_memory(weights.bytes() + gradients.bytes() + states.bytes() + inputs.bytes() + plan_bytes,
+                           "weights, gradients, states, inputs and the memory plan");
+{% else %}
     Device::require_memory(weights.bytes() + gradients.bytes() + states.bytes() + inputs.bytes() + kAllArenaBytes,
                            "weights, gradients, states, inputs and the memory plan");
+{% endif %}
     gradients.allocate(device);
 {% endif %}
     weights.allocate(device);
@@ -137,10 +154,21 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     states.set(device, @{ loss_scale }@, static_cast<float>(@{ first_loss_scale }@));
 {% endif %}
     inputs.allocate(device);
+{% if pipeline and on_device %}
+    if (!is_stage) {
+      arena.emplace(device, kAllArenaBytes);
+      place_values([&](std::size_t offset) { return arena->data() + offset; }, buf);
+{% if evaluates_apart %}
+      place_evaluation();
+{% endif %}
+    }
+{% else %}
     arena.emplace(device, kAllArenaBytes);
+{% endif %}
 {% if data_parallel and not on_device %}
     device.execution().set_collectives(&other_ranks);
 {% endif %}
+{% if not (pipeline and on_device) %}
 #define GRAVEN_VALUE(name, dtype, offset, bytes) \
   { constexpr std::size_t at = offset; buf.name = reinterpret_cast<dtype*>(arena->data() + at); }
 #include "memory_plan.h"
@@ -149,10 +177,13 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   { constexpr std::size_t at = offset; evaluation_buf.name = reinterpret_cast<dtype*>(arena->data() + at); }
 #include "evaluation_plan.h"
 {% endif %}
+{% endif %}
 {% if has_ranks and on_device %}
 {% if tensor_ranks > 1 %}
     if (!is_first_rank_alone)
       ranks.emplace(device.execution(), runtime::processes<NcclRanks::Processes>(@{ tensor_ranks }@));
+{% else if pipeline %}
+    if (is_stage) ranks.emplace(device.execution(), runtime::processes<NcclRanks::Processes>(stages), links());
 {% else %}
     if (runtime::Ranks::all().size() > 1)
       ranks.emplace(device.execution(), runtime::processes<NcclRanks::Processes>());
@@ -257,11 +288,66 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   }
 
 {% if pipeline %}
+{% if on_device %}
+  /// Points the values of a plan to where `place` has what stands at their offsets.
+  template <class Place>
+  static void place_values(const Place& place, Buffers& values) {
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  { constexpr std::size_t at = offset; values.name = reinterpret_cast<dtype*>(place(at)); }
+#include "memory_plan.h"
+  }
+{% if evaluates_apart %}
+  void place_evaluation() {
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  { constexpr std::size_t at = offset; evaluation_buf.name = reinterpret_cast<dtype*>(arena->data() + at); }
+#include "evaluation_plan.h"
+  }
+{% endif %}
+  /// What goes from stage to stage: values, and weights that several read.
+  static std::vector<NcclStages::Link> links() {
+    std::set<std::pair<int, int>> pairs;
+#define GRAVEN_CROSSING(from, to, phase, data, bytes) pairs.emplace(from, to);
+#define GRAVEN_STAGES(path, changes, ...)                                  \
+  if (const std::vector<int> of = {__VA_ARGS__}; changes)                  \
+    for (std::size_t i = 1; i < of.size(); ++i) pairs.emplace(of[0], of[i]);
+#include "stages.h"
+    std::vector<NcclStages::Link> list;
+    for (const auto& [from, to] : pairs) list.push_back({from, to});
+    return list;
+  }
+  /// Before anything is computed.
+  void require_one_process() const {
+    if (is_stage)
+      throw std::runtime_error("one of several processes runs a stage alone: expected forward_stage() and its like");
+  }
+
+{% endif %}
   /// A part of a step that is under way.
   struct Slot {
+{% if on_device %}
+    explicit Slot(Memory& of)
+        : numbers(of.device), losses(@{ length(losses) }@), results(@{ length(numbers_of_stages) }@) {
+{% for input in inputs %}
+      inputs.add(in.@{ input.member }@, @{ input.storage }@);
+{% endfor %}
+      inputs.allocate(of.device);
+      ahead.emplace(of.device.execution(), inputs.bytes() + aligned(sizeof(Hyper)));
+    }
+
+    Inputs in;
+    runtime::CallMemory<Device> inputs;
+    runtime::HyperMemory<Device, Hyper> numbers;
+    const HyperOnDevice hyper{numbers.data()};
+    bool is_last = true;  ///< part of its step
+    std::optional<StageSlot> ahead;
+    runtime::Losses<Device> losses, results;
+    Device::Calls forward_calls, backward_calls;
+    Buffers buf;
+{% else %}
     Inputs in;
     Buffers buf;
     Hyper hyper;
+{% endif %}
 {% if length(symbols) > 0 %}
     Sizes size;
 {% endif %}
@@ -281,7 +367,6 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
             slot.hyper{% if length(symbols) > 0 %}, slot.size{% endif %}};
   }
 
-  std::vector<Slot> slots;
 {% endif %}
   Device device;
 {% if has_ranks and on_device %}
@@ -320,6 +405,13 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% endif %}
   const Program& program = choose_program();
   runtime::CallOrder order;
+{% if pipeline and on_device %}
+  /// One of several processes.
+  const bool is_stage = [] {
+    runtime::Ranks::use(runtime::connect_by_sockets);
+    return runtime::Ranks::all().size() > 1;
+  }();
+{% endif %}
   Device::Calls step_calls, forward_calls, evaluation_calls;
 {% if not updates_in_backward %}
   Device::Calls backward_calls, update_calls;
@@ -332,6 +424,9 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 #if defined(GRAVEN_NVTX)
   Ranges ranges{device};
 #endif
+{% endif %}
+{% if pipeline %}
+  std::deque<Slot> slots;
 {% endif %}
   std::optional<Measuring> measuring;  ///< while calls are measured
 };
@@ -347,6 +442,9 @@ Model& Model::operator=(Model&&) noexcept = default;
 double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endif %}) {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
+{% if pipeline and on_device and (evaluates_apart or not has_evaluation) %}
+  own.require_one_process();
+{% endif %}
   const Step step = own.step(@{ argument_names }@);
 {% if random %}
   own.numbers.set({% if accumulates %}complete(hyper){% else %}hyper{% endif %});
@@ -368,6 +466,9 @@ double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endi
 void Model::backward(@{ parameters }@{% if random or accumulates %}, const Hyper& hyper{% endif %}) {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
+{% if pipeline and on_device %}
+  own.require_one_process();
+{% endif %}
 {% if random or accumulates %}
   own.numbers.set({% if accumulates %}complete(hyper){% else %}hyper{% endif %});
 {% endif %}
@@ -407,6 +508,9 @@ void Model::update(const Hyper& hyper) {
   require_step(hyper);
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
+{% if pipeline and on_device %}
+  own.require_one_process();
+{% endif %}
   own.numbers.set({% if accumulates %}complete(hyper){% else %}hyper{% endif %});
 {% if accumulates %}
   own.order.require_all_parts();
@@ -428,6 +532,9 @@ double Model::step(@{ parameters }@, const Hyper& hyper) {
   require_step(hyper);
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
+{% if pipeline and on_device %}
+  own.require_one_process();
+{% endif %}
 {% if accumulates %}
   own.order.require_part(hyper.part, hyper.parts);
 {% endif %}
@@ -476,6 +583,9 @@ void Model::begin_step(@{ parameters }@, const Hyper& hyper) {
   require_step(hyper);
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
+{% if pipeline and on_device %}
+  own.require_one_process();
+{% endif %}
 {% if accumulates %}
   own.order.require_part(hyper.part, hyper.parts);
 {% endif %}
@@ -524,9 +634,168 @@ double Model::finish_step() {
 
 {% endif %}
 {% if pipeline %}
-void Model::set_slots(int count) {
+{% if on_device %}
+void Model::set_slots(int stage, int count) {
   Memory& own = *memory_;
-  own.slots = std::vector<Memory::Slot>(static_cast<std::size_t>(count));
+  const Device::Guard guard(own.device.number());
+  own.slots.clear();
+  for (int s = 0; s < count; ++s) own.slots.emplace_back(own);
+  runtime::StageArena own_part;
+#define GRAVEN_ARENA(of, offset, bytes) \
+  if (of == stage) own_part.add(offset, bytes);
+#include "stages.h"
+{% if evaluates_apart %}
+  const std::size_t first_bytes = std::max(own_part.bytes(), kEvaluationBytes);
+{% else if has_evaluation %}
+  const std::size_t first_bytes = kArenaBytes;  // it evaluates by all of the plan
+{% else %}
+  const std::size_t first_bytes = own_part.bytes();
+{% endif %}
+  const std::size_t others = count > 1 ? own_part.bytes() * static_cast<std::size_t>(count - 1) : 0;
+  Device::require_memory((own.is_stage ? first_bytes : 0) + others, "the parts of a step that are under way");
+  if (own.is_stage) own.arena.emplace(own.device, first_bytes);
+  for (Memory::Slot& slot : own.slots) {
+    const bool is_first = &slot == &own.slots.front();
+    if (!is_first) slot.arena.emplace(own.device, own_part.bytes());
+    char* const memory = is_first ? own.arena->data() : slot.arena->data();
+{% if has_evaluation and not evaluates_apart %}
+    const bool is_whole = is_first;
+{% else %}
+    const bool is_whole = is_first && !own.is_stage;
+{% endif %}
+    Memory::place_values([&](std::size_t at) { return is_whole ? memory + at : own_part.place(memory, at); }, slot.buf);
+  }
+  if (!own.is_stage) return;
+  own.buf = own.slots.front().buf;
+{% if evaluates_apart %}
+  own.place_evaluation();
+{% endif %}
+}
+
+void Model::prepare_part(int slot, @{ parameters }@, const Hyper& hyper) {
+  require_step(hyper);
+  Memory::Slot& own = memory_->slots.at(static_cast<std::size_t>(slot));
+  const Device::Guard guard(memory_->device.number());
+  own.ahead->begin();
+{% for symbol in symbols %}
+  runtime::require_size("@{ symbol.identifier }@", @{ symbol.identifier }@, @{ symbol.given_least }@,
+                        @{ symbol.maximum }@);
+  own.size.@{ symbol.identifier }@ = @{ symbol.identifier }@;
+{% endfor %}
+{% if length(symbols) > 0 %}
+  const Step step = memory_->step_of(own);
+{% endif %}
+{% for input in inputs %}
+  own.inputs.send(*own.ahead, own.in.@{ input.member }@,
+                  @{ input.converted }@{% if length(symbols) > 0 %}, @{ input.count_in_step }@{% endif %});
+{% endfor %}
+  own.numbers.send_ahead(*own.ahead, complete(hyper));
+  own.is_last = hyper.part + 1 == hyper.parts;
+  own.list_crossings();
+}
+
+void Model::forward_stage(int stage, int slot) {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  Memory::Slot& part = own.slots.at(static_cast<std::size_t>(slot));
+  const Step step = own.step_of(part);
+  own.outdate();
+  part.forward_calls.run(
+      own.device, {stage{% for symbol in symbols %}, part.size.@{ symbol.identifier }@{% endfor %}}, [&] {
+    own.program.stages[stage].forward(step);
+    [[maybe_unused]] const Buffers& buf = step.buf;
+    [[maybe_unused]] const auto& in = step.in;
+    [[maybe_unused]] const auto& param = own.param;
+    [[maybe_unused]] const auto& state = own.state;
+{% for loss in losses %}
+    if (stage == @{ loss.stage }@)
+      part.losses.fetch(own.device, @{ loop.index }@, const_cast<const @{ loss.element }@*>(@{ loss.expression }@));
+{% endfor %}
+{% for number in numbers_of_stages %}
+    if (stage == @{ number.stage }@)
+      part.results.fetch(own.device, @{ loop.index }@,
+                         const_cast<const @{ number.element }@*>(@{ number.expression }@));
+{% endfor %}
+  });
+  part.ahead->end();
+}
+
+void Model::backward_stage(int stage, int slot) {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  Memory::Slot& part = own.slots.at(static_cast<std::size_t>(slot));
+  own.gradients.memory().outdate();
+  const bool last = part.is_last;
+{% if data_parallel %}
+  if (own.ranks) own.ranks->begin_part(last);
+{% endif %}
+  part.backward_calls.run(
+      own.device, {stage, last{% for symbol in symbols %}, part.size.@{ symbol.identifier }@{% endfor %}}, [&] {
+    own.program.stages[stage].backward(own.step_of(part));
+{% if data_parallel %}
+    own.finish_ranks();
+{% endif %}
+  });
+}
+
+double Model::results_of_stage([[maybe_unused]] int stage, int slot, [[maybe_unused]] double* numbers) {
+  const Device::Guard guard(memory_->device.number());
+  Memory::Slot& part = memory_->slots.at(static_cast<std::size_t>(slot));
+  part.ahead->wait();
+{% if logs_results %}
+{% for number in numbers_of_stages %}
+  if (stage == @{ number.stage }@ && numbers != nullptr) numbers[@{ loop.index }@] += part.results.at(@{ loop.index }@);
+{% endfor %}
+{% endif %}
+  return part.losses.sum();
+}
+
+{% if has_norms %}
+void Model::begin_update_stage(int stage) {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  own.program.stages[stage].norms(own.step_of(own.slots.front()));
+}
+{% else %}
+void Model::begin_update_stage(int /* stage */) {}
+{% endif %}
+
+void Model::update_stage(int stage) {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  own.outdate();
+  own.update_calls.run(own.device, {stage}, [&] {
+    own.program.stages[stage].update(own.step_of(own.slots.front()));
+  });
+}
+
+void Model::send_to_stage(int slot, int stage, const void* data, std::size_t bytes) {
+  const Device::Guard guard(memory_->device.number());
+  memory_->ranks.value().stages().send(slot, stage, data, bytes);
+}
+void Model::receive_from_stage(int stage, void* data, std::size_t bytes) {
+  const Device::Guard guard(memory_->device.number());
+  memory_->ranks.value().stages().receive(stage, data, bytes);
+}
+void Model::finish_receiving() {
+  const Device::Guard guard(memory_->device.number());
+  memory_->ranks.value().stages().finish_receiving();
+}
+void Model::finish_sending(int slot) {
+  const Device::Guard guard(memory_->device.number());
+  memory_->ranks.value().stages().finish_sending(slot);
+}
+void Model::end_step() {
+  const Device::Guard guard(memory_->device.number());
+  memory_->device.synchronize();
+  memory_->count_messages();
+}
+void* Model::place_of(const std::string& path) { return memory_->weights.place(path); }
+
+{% else %}
+void Model::set_slots(int /* stage */, int count) {
+  Memory& own = *memory_;
+  own.slots = std::deque<Memory::Slot>(static_cast<std::size_t>(count));
   for (Memory::Slot& slot : own.slots) {
     if (&slot == &own.slots.front()) {
       slot.buf = own.buf;
@@ -597,6 +866,7 @@ void Model::update_stage(int stage) {
   Memory& own = *memory_;
   own.program.stages[stage].update(own.step_of(own.slots.front()));
 }
+{% endif %}
 
 const std::vector<Model::Crossing>& Model::crossings(int slot) const {
   return memory_->slots.at(static_cast<std::size_t>(slot)).crossings;

@@ -81,7 +81,12 @@ class Device {
 
  private:
   bool run(const CUstream_st* stream, std::uint64_t number, bool waits);
-  bool run(std::vector<Work> work, bool waits);
+  bool run_due(const CUstream_st* stream, std::uint64_t number);
+  bool run_all_streams();
+  bool run(std::vector<Work> work);
+  bool run_one(Work& work);
+  void go_on();
+  void close_behind_a_fault();
   std::mt19937_64 random_{1};
   Device();
 };
@@ -196,6 +201,16 @@ Device::Device() {
 }
 
 bool Device::run(const CUstream_st* stream, std::uint64_t number, bool waits) {
+  while (!run_due(stream, number)) {
+    go_on();
+    if (!waits) return false;
+    usleep(50);
+  }
+  return true;
+}
+
+/// As far as it can be done now; whether that is all.
+bool Device::run_due(const CUstream_st* stream, std::uint64_t number) {
   // Backwards: due is what was asked for, and what comes before something that is due.
   std::vector<const CUstream_st*> later;
   std::set<std::uint64_t> awaited = {number};
@@ -217,10 +232,54 @@ bool Device::run(const CUstream_st* stream, std::uint64_t number, bool waits) {
   }
   queue = std::move(left);
   std::reverse(due.begin(), due.end());
-  return run(std::move(due), waits);
+  return run(std::move(due));
+}
+
+/// What is asked for waits for another process, which may wait for what other streams have: they go on, each as far as
+/// it can.
+void Device::go_on() {
+  std::vector<Work> left;
+  std::deque<Work> all = std::move(queue);
+  queue.clear();
+  while (!all.empty()) {
+    Work work = std::move(all.front());
+    all.pop_front();
+    const bool is_free = std::none_of(left.begin(), left.end(), [&](const Work& l) {
+      return l.stream == work.stream || l.number == work.after || orders(*l.stream, *work.stream);
+    });
+    // What fails is the first that is reported, and nothing more runs.
+    if (!is_free || !run_one(work)) left.push_back(std::move(work));
+  }
+  queue.assign(std::make_move_iterator(left.begin()), std::make_move_iterator(left.end()));
+}
+
+bool Device::run_one(Work& work) {
+  memory.open();
+  bool is_done = false;
+  try {
+    is_done = work.run();
+  } catch (...) {
+    close_behind_a_fault();
+    throw;
+  }
+  memory.close();
+  return is_done;
+}
+
+void Device::close_behind_a_fault() {
+  queue.clear();  // nothing more runs
+  try {
+    memory.close();
+  } catch (const Failure&) {  // the first fault is the one to report
+  }
 }
 
 void Device::run_all() {
+  for (; !run_all_streams(); usleep(50)) go_on();
+}
+
+/// As far as it can be done now; whether that is all.
+bool Device::run_all_streams() {
   // Streams that nothing orders can run one after the other, in any order. What a program wrongly takes for done is
   // done last if the stream that was given work first is the last to run.
   std::vector<const CUstream_st*> groups;
@@ -249,34 +308,24 @@ void Device::run_all() {
       own.pop_front();
       break;
     }
-  run(std::move(work), true);
+  return run(std::move(work));
 }
 
-bool Device::run(std::vector<Work> work, bool waits) {
+/// In this order, as far as it can be done now; whether that is all.
+bool Device::run(std::vector<Work> work) {
   if (work.empty()) return true;
   memory.open();
   try {
-    for (std::size_t w = 0; w < work.size(); ++w)
-      while (!work[w].run()) {
-        if (waits) {
-          usleep(50);
-          continue;
-        }
-        std::deque<Work> all;
-        const auto is_before = [](const Work& a, const Work& b) { return a.number < b.number; };
-        std::merge(std::make_move_iterator(work.begin() + static_cast<std::ptrdiff_t>(w)),
-                   std::make_move_iterator(work.end()), std::make_move_iterator(queue.begin()),
-                   std::make_move_iterator(queue.end()), std::back_inserter(all), is_before);
-        queue = std::move(all);
-        memory.close();
-        return false;
-      }
-  } catch (...) {
-    queue.clear();  // after a fault nothing more runs
-    try {
+    for (std::size_t w = 0; w < work.size(); ++w) {
+      if (work[w].run()) continue;
+      queue.insert(queue.end(), std::make_move_iterator(work.begin() + static_cast<std::ptrdiff_t>(w)),
+                   std::make_move_iterator(work.end()));
+      std::sort(queue.begin(), queue.end(), [](const Work& a, const Work& b) { return a.number < b.number; });
       memory.close();
-    } catch (const Failure&) {  // the first fault is the one to report
+      return false;
     }
+  } catch (...) {
+    close_behind_a_fault();
     throw;
   }
   memory.close();
