@@ -215,12 +215,14 @@ void StagePipeline::hand_out() {
 void StagePipeline::bring_to_first() {
   if (ranks_.size() == 1) return;
   model_.weights_needed();
-  if (replicas() > 1)
-    for (const Held& held : weights_)
-      if (held.changes && has(held)) Ranks::peers().broadcast(held.variable.data, held.variable.bytes());
   for (const std::vector<Held>* list : {&weights_, &states_})
     for (const Held& held : *list)
       if (held.changes && !held.stages.empty()) ranks_.bring(held.stages[0], 0, held.variable);
+  for (const Held& held : weights_) {
+    if (!held.changes) continue;
+    for (const int stage : held.stages)
+      for (int rank = stage + stages(); rank < ranks_.size(); rank += stages()) ranks_.bring(0, rank, held.variable);
+  }
   model_.weights_changed();
 }
 

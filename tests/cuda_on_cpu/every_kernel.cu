@@ -39,6 +39,8 @@
 #include "kernels/cuda/size.cuh"
 #include "kernels/cuda/softmax.cuh"
 #include "kernels/cuda/sort.cuh"
+#include "kernels/cuda/stage_slot.cuh"
+#include "kernels/cuda/steps_ahead.cuh"
 #include "kernels/cuda/strided_copy.cuh"
 #include "kernels/cuda/sync_batch_norm.cuh"
 #include "kernels/cuda/update.cuh"

@@ -231,8 +231,15 @@ std::vector<Fault> faults() {
       {"nccl.cuh", receive, with(receive, "count", "count / 2"), "layouts of two ranks", "by ncclRecv of 64 of type 1"},
       {"nccl.cuh", "copy_on_device(group_.context(), to + rank() * bytes, from + rank() * bytes, count);", ";",
        "layouts of two ranks", "a sum is NaN"},
-      {"nccl.cuh", "GRAVEN_CUDA(cudaStreamWaitEvent(group_.context().stream(), done_, 0));", ";", "means of two ranks",
+      {"nccl.cuh", "beside_->done.order(stream(), group_.context().stream());", ";", "means of two ranks",
        "a mean is "},
+      {"nccl.cuh", "to.ready.order(context_.stream(), to.stream.get());", ";", "stages of two ranks", "a value is "},
+      {"nccl.cuh", "from.ready.order(context_.stream(), from.stream.get());", ";", "stages of two ranks",
+       "a value is "},
+      {"nccl.cuh", "from->arrived.order(from->stream.get(), context_.stream());", ";", "stages of two ranks",
+       "a value is "},
+      {"nccl.cuh", "GRAVEN_CUDA(cudaStreamWaitEvent(context_.stream(), to->done.at(slot)->get(), 0));", ";",
+       "stages of two ranks", "a value is "},
       {"convert_layout.cuh", "among * ranks + rank + row", "among * ranks + rank", "layouts of two ranks", "a sum is "},
   };
 }

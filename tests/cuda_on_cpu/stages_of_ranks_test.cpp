@@ -3,6 +3,7 @@
 // rounding, where each stage has several ranks; and whatever goes wrong on one of them ends all.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -123,6 +124,7 @@ TEST(StagesOfRanks, HaveOfTheMemoryPlanWhatTheirCallsTouch) {
 TEST(StagesOfRanks, MistakesEndAll) {
   Ranked& own = staged();
   const auto all = own.command(own.options("", {"--epochs", "1", "--accumulation-steps", "2"}));
+  std::ofstream(own.work() / "libnccl.so.2") << "no library";
   const struct {
     std::string command;
     Ranked::Start start;

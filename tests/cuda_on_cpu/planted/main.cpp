@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -183,20 +184,24 @@ void broadcast_by_pipe(void* data, std::size_t bytes) {
   if (moved != static_cast<ssize_t>(bytes)) throw std::runtime_error("the pipe is broken");
 }
 /// The same on two ranks, this process and another.
-void on_two_ranks(int row, const std::function<void(CudaContext&, NcclRanks&)>& use) {
+void on_two_ranks(int row, const std::function<void(CudaContext&, NcclRanks&)>& use,
+                  const std::vector<NcclStages::Link>& links = {}) {
   if (::pipe(pipe_of_ranks) != 0) throw std::runtime_error("no pipe");
   std::fflush(stdout);
   const pid_t other = ::fork();
   rank_of_process = other == 0 ? 1 : 0;
   const auto run = [&] {
     CudaContext context;
-    NcclRanks ranks(context, {.rank = rank_of_process,
-                              .size = 2,
-                              .row = row,
-                              .broadcast = broadcast_by_pipe,
-                              .require_others = [](double seconds) {
-                                if (seconds > 3) throw std::runtime_error("the other rank does not come");
-                              }});
+    NcclRanks ranks(context,
+                    {.rank = rank_of_process,
+                     .size = 2,
+                     .row = row,
+                     .broadcast = broadcast_by_pipe,
+                     .require_others =
+                         [](double seconds) {
+                           if (seconds > 3) throw std::runtime_error("the other rank does not come");
+                         }},
+                    links);
     use(context, ranks);
   };
   if (other == 0) {
@@ -246,6 +251,42 @@ void use_means() {
     for (const float value : y.host()) expect("a mean", value, 2);
   });
 }
+/// A value from the first stage to the second, whose memory both use before and behind it.
+void use_stages() {
+  // The second rank says what it finds, and a wait for all of a device does not end without it.
+  std::signal(SIGCHLD, [](int) {
+    siginfo_t end{};
+    if (::waitid(P_ALL, 0, &end, WEXITED | WNOHANG | WNOWAIT) == 0 && end.si_status != 0) std::_Exit(1);
+  });
+  const auto use = [](CudaContext& context, NcclRanks& ranks, bool all_streams) {
+    const OnDevice x(64), y(64);
+    const auto set = [&](float value) { fill(context, fill_config{.n = 64, .value = value}, x.data()); };
+    if (rank_of_process == 0) {
+      set(5);
+      ranks.stages().send(0, 1, x.data(), 64 * sizeof(float));
+      ranks.stages().finish_sending(0);
+      set(-1);
+    } else {
+      set(7);
+      ranks.stages().receive(0, x.data(), 64 * sizeof(float));
+      ranks.stages().finish_receiving();
+      copy_on_device(context, y.data(), x.data(), 64 * sizeof(float));
+    }
+    if (!all_streams)
+      context.synchronize();
+    else if (rank_of_process == 1)
+      ::usleep(300'000);  // what is received is there, and comes as soon as anything does
+    if (rank_of_process == 1)
+      for (const float value : y.host()) expect("a value", value, 5);
+    GRAVEN_CUDA(cudaDeviceSynchronize());
+  };
+  on_two_ranks(2,
+               [&](CudaContext& context, NcclRanks& ranks) {
+                 for (const bool all_streams : {false, true}) use(context, ranks, all_streams);
+               },
+               {{.from = 0, .to = 1}});
+  std::signal(SIGCHLD, SIG_DFL);
+}
 
 const std::map<std::string, std::function<void()>> kUses = {
     {"fill", use_fill},
@@ -269,6 +310,7 @@ const std::map<std::string, std::function<void()>> kUses = {
     {"recorded copy", use_recorded_copy},
     {"layouts of two ranks", use_layouts},
     {"means of two ranks", use_means},
+    {"stages of two ranks", use_stages},
 };
 
 }  // namespace
