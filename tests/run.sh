@@ -32,7 +32,8 @@ SLOW=(
   emit/Versions.CompiledByHandLiveInOneProcess           # as AsSharedLibraries
   samples/05_resnet18                                    # as 03_lenet and 04_mobilenet_v2
   samples/06_style_transfer
-  samples/07_gpt2                                        # as 09_gpt2_at_scale
+  samples/07_gpt2                                        # as emit/ and cuda_jit/ have it
+  samples/09_gpt2_at_scale                               # as projects/zero, projects/pipeline, emit/MixedPrecision
 )
 sanitize=no
 all=no

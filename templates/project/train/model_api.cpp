@@ -60,6 +60,14 @@ runtime::RankCollectives<Collectives> other_ranks(runtime::Ranks::all);
 runtime::RankTeam<Team> team;
 
 {% endif %}
+{% if has_ranks and on_device and tensor_ranks < 2 %}
+/// Of this process, by sockets: their devices do the rest.
+runtime::Ranks& all_ranks() {
+  runtime::Ranks::use(runtime::connect_by_sockets);
+  return runtime::Ranks::all();
+}
+
+{% endif %}
 /// Before anything is changed: the optimizers' first step is number 1.
 void require_step(const Hyper& hyper) {
   if (hyper.step < 1) throw runtime::BadArgument("step: expected 1 or more, found " + std::to_string(hyper.step));
@@ -110,7 +118,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 #define GRAVEN_STATE(name, dtype, path, ...) states.add(state.name, path, runtime::DType::dtype, {__VA_ARGS__});
 {% endif %}
 #include "params.h"
-{% if has_ranks and on_device %}
+{% if tensor_ranks > 1 and on_device %}
     runtime::Ranks::use(runtime::connect_by_sockets);
 {% endif %}
 {% if tensor_ranks > 1 %}
@@ -185,8 +193,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% else if pipeline %}
     if (is_stage) ranks.emplace(device.execution(), runtime::processes<NcclRanks::Processes>(stages), links());
 {% else %}
-    if (runtime::Ranks::all().size() > 1)
-      ranks.emplace(device.execution(), runtime::processes<NcclRanks::Processes>());
+    if (all_ranks().size() > 1) ranks.emplace(device.execution(), runtime::processes<NcclRanks::Processes>());
 {% endif %}
 {% if data_parallel and length(symbols) > 0 %}
     // Ranks may have batches of different sizes, and all of them have to record, or none.
@@ -392,7 +399,11 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   States state;
 {% if shares_states %}
   /// Tensors of fewer elements every rank has whole.
+{% if on_device %}
+  const runtime::Shard shard = all_ranks().shard(@{ shard_min_size }@);
+{% else %}
   const runtime::Shard shard = runtime::Ranks::all().shard(@{ shard_min_size }@);
+{% endif %}
 {% endif %}
   Buffers buf;
 {% if evaluates_apart %}
@@ -407,10 +418,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   runtime::CallOrder order;
 {% if pipeline and on_device %}
   /// One of several processes.
-  const bool is_stage = [] {
-    runtime::Ranks::use(runtime::connect_by_sockets);
-    return runtime::Ranks::all().size() > 1;
-  }();
+  const bool is_stage = all_ranks().size() > 1;
 {% endif %}
   Device::Calls step_calls, forward_calls, evaluation_calls;
 {% if not updates_in_backward %}
