@@ -3,8 +3,8 @@
 # and the readers of data, is compiled once for all tests: through ccache, for which a project's place is nothing, and
 # with one namespace for Graven's text, which else has the project's name. What CMake compiles as one is compiled in
 # parts, which become one object. Not for projects that meet in one program.
-# Kernels are not optimised, which takes a quarter of the time, unless all tests are asked for (GRAVEN_ALL_TESTS): they
-# compute the same bits. Optimised, they are tested by tests/kernels, bits/ and the samples.
+# Kernels are optimised a little, which takes half of the time, unless all tests are asked for (GRAVEN_ALL_TESTS): they
+# compute the same bits. As users compile them they are tested by tests/kernels, bits/ and the samples.
 # The objects are kept in the folder EMITTED_OBJECTS, or in the build folder that the project lies in.
 set -eu
 above() {  # FILE FOLDER: the folder with that file, this one or the nearest above it
@@ -23,7 +23,7 @@ command=() output='' source='' last=''
 for word in "$@"; do
   if [ -z "${GRAVEN_ALL_TESTS:-}" ]; then
     case $word in
-      -O[23]) word=-O0 ;;
+      -O[23]) word=-O1 ;;
       -fvect-cost-model=* | -fpeel-loops | -funswitch-loops) continue ;;
     esac
   fi
@@ -57,8 +57,8 @@ if [ -n "$own" ]; then
   printf %s "$own" >"$output.own.cpp"
 fi
 
-# What the files include of the standard library, precompiled by g++ with these options: half of their
-# time. That they include what they use is seen where they are compiled without it (tests/emit/hostile_names_test.cpp).
+# What the files include of the standard library, precompiled by g++ with these options: half of their time. That they
+# include what they use is seen where they are compiled without it (tests/emit/hostile_names_test.cpp).
 headers() {
   local word name last='' options=() folder
   if ! command -v flock >/dev/null || [[ $("$1" --version) != *'Free Software Foundation'* ]]; then return 0; fi

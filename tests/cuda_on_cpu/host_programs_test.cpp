@@ -165,7 +165,7 @@ int main() {
 )";
 
 TEST(CudaProjects, LeNetTrains) {
-  Projects projects("lenet_train", lenet_train(), /*evaluates_apart=*/true);
+  Projects projects("lenet_train", lenet_train(), /*evaluates_apart=*/true, /*finds_races=*/false, /*runs_long=*/true);
   EXPECT_TRUE(fs::exists(projects.folder() / "cuda/evaluation.cu"));
   std::vector<std::int64_t> labels;
   const std::vector<float> images = numbers(128 * 784, 2);

@@ -89,10 +89,12 @@ inline std::vector<float> read_npy(const fs::path& path) {
 class Projects {
  public:
   /// `evaluates_apart`: the CUDA project evaluates by a function of its own. `finds_races`: the device hears of each of
-  /// its accesses to memory, which takes several times as long.
-  explicit Projects(const std::string& name, const Graph& graph, bool evaluates_apart = false, bool finds_races = false)
+  /// its accesses to memory, which takes several times as long. `runs_long`: longer than it takes to optimise it.
+  explicit Projects(const std::string& name, const Graph& graph, bool evaluates_apart = false, bool finds_races = false,
+                    bool runs_long = false)
       : Projects(name) {
     finds_races_ = finds_races;
+    is_optimized_ = runs_long || tests::all_tests();
     emit(graph, folder_ / "cpu", {.name = name, .format = false});
     EmitOptions options{.name = name, .target = "cuda", .execute = eager::reference_run, .format = false};
     if (evaluates_apart) options.evaluation = std::make_shared<Graph>(ir::evaluation_graph(graph));
@@ -193,10 +195,8 @@ class Projects {
   }
   Compiled build(const std::string& target, const std::string& extension, std::vector<std::string> options,
                  std::vector<std::string> libraries) {
-    // To compile them takes far longer than to run them.
-    options.insert(options.end(),
-                   {"-std=c++20", tests::all_tests() ? "-O1" : "-O0", "-Wall", "-Wextra", "-Werror", "-I."});
-    if (!tests::all_tests() && !finds_races_)
+    options.insert(options.end(), {"-std=c++20", is_optimized_ ? "-O1" : "-O0", "-Wall", "-Wextra", "-Werror", "-I."});
+    if (!is_optimized_ && !finds_races_)
       options.insert(options.end(),
                      {"-include", std::string(GRAVEN_PRECOMPILED "/") + (target == "cuda" ? "device.h" : "host.h")});
     if (GRAVEN_SANITIZED)
@@ -232,7 +232,7 @@ class Projects {
   }
 
   Compiled cuda_;
-  bool finds_races_ = false;
+  bool finds_races_ = false, is_optimized_ = tests::all_tests();
   std::string name_;
   fs::path folder_;
 };
