@@ -88,6 +88,7 @@ class Device {
   void go_on();
   void close_behind_a_fault();
   std::mt19937_64 random_{1};
+  std::uint64_t blocked_ = 0;  ///< the work that what was asked for last waits for
   Device();
 };
 
@@ -248,7 +249,7 @@ void Device::go_on() {
       return l.stream == work.stream || l.number == work.after || orders(*l.stream, *work.stream);
     });
     // What fails is the first that is reported, and nothing more runs.
-    if (!is_free || !run_one(work)) left.push_back(std::move(work));
+    if (!is_free || work.number == blocked_ || !run_one(work)) left.push_back(std::move(work));
   }
   queue.assign(std::make_move_iterator(left.begin()), std::make_move_iterator(left.end()));
 }
@@ -318,6 +319,7 @@ bool Device::run(std::vector<Work> work) {
   try {
     for (std::size_t w = 0; w < work.size(); ++w) {
       if (work[w].run()) continue;
+      blocked_ = work[w].number;
       queue.insert(queue.end(), std::make_move_iterator(work.begin() + static_cast<std::ptrdiff_t>(w)),
                    std::make_move_iterator(work.end()));
       std::sort(queue.begin(), queue.end(), [](const Work& a, const Work& b) { return a.number < b.number; });
