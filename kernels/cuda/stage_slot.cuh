@@ -13,6 +13,7 @@
 
 #include "context.cuh"
 #include "device.cuh"
+#include "steps_ahead.cuh"
 #include "stream.cuh"
 
 #ifndef __CUDACC_RTC__
@@ -29,7 +30,7 @@ class StageSlot {
   StageSlot(const StageSlot&) = delete;
   StageSlot& operator=(const StageSlot&) = delete;
 
-  /// The part before has been waited for, or the device might still read its inputs.
+  /// Waits for the part before, whose inputs the device might still read.
   void begin() {
     wait();
     used_ = 0;
@@ -40,9 +41,7 @@ class StageSlot {
     const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
     if (bytes == 0) return;
     const void* source = from;
-    cudaPointerAttributes attributes{};
-    GRAVEN_CUDA(cudaPointerGetAttributes(&attributes, from));
-    if (attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged) {
+    if (!is_on_device(from)) {
       if (used_ + bytes > input_bytes_) throw std::logic_error("StageSlot: more inputs than it was made for");
       source = std::memcpy(host_.data() + used_, from, bytes);
       used_ += (bytes + 255) / 256 * 256;

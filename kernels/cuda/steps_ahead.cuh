@@ -27,6 +27,13 @@
 
 namespace graven::kernels {
 
+/// Whether a pointer is one of a device, or of memory that moves to where it is used.
+inline bool is_on_device(const void* pointer) {
+  cudaPointerAttributes attributes{};
+  GRAVEN_CUDA(cudaPointerGetAttributes(&attributes, pointer));
+  return attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+}
+
 class StepsAhead {
  public:
   /// `input_bytes`: of all inputs of a step that may lie on the host, each rounded up to a multiple of 256.
@@ -54,10 +61,7 @@ class StepsAhead {
   void copy(T* to, const T* from, std::int64_t count) {
     const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
     if (bytes == 0) return;
-    cudaPointerAttributes attributes{};
-    GRAVEN_CUDA(cudaPointerGetAttributes(&attributes, from));
-    if (attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged)
-      return GRAVEN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, context_.stream()));
+    if (is_on_device(from)) return GRAVEN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, context_.stream()));
     Slot& slot = next();
     if (used_ + bytes > slot.inputs.bytes()) throw std::logic_error("StepsAhead: more inputs than it was made for");
     char* const host = slot.host.data() + used_;
@@ -70,10 +74,7 @@ class StepsAhead {
   /// The context's stream waits for the inputs, and has them where they belong.
   void arrive() {
     Slot& slot = next();
-    if (!sent_.empty()) {
-      GRAVEN_CUDA(cudaEventRecord(slot.arrived.get(), copies_.get()));
-      GRAVEN_CUDA(cudaStreamWaitEvent(context_.stream(), slot.arrived.get(), 0));
-    }
+    if (!sent_.empty()) slot.arrived.order(copies_.get(), context_.stream());
     for (const Sent& s : sent_) copy_on_device(context_, s.to, s.from, s.bytes);
   }
   /// In the device's memory: where a step leaves its results.
