@@ -5,7 +5,6 @@
 #include <graven/graven.h>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <random>
@@ -351,17 +350,6 @@ TEST(Stages, RefuseWhatCannotBe) {
            lowered(graph.trace(kX, kLabels));
          }),
          "'model.norm.running_mean' is changed in stage 0 while a step runs, and read in stage 1: expected one stage");
-
-  const auto folder = std::filesystem::path(GRAVEN_BINARY_DIR) / "stages_cuda";
-  expect(error_of([&] {
-           Mlp model;
-           in_three(model);
-           Train graph(model);
-           graph.compile(kX, kLabels);
-           codegen::emit(graph, folder, {.name = "stages", .target = "cuda"});
-         }),
-         "has no pipelines: expected a target whose programs work in the processor's memory");
-  EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
 TEST(Stages, OfInferencesAreNone) {

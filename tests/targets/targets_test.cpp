@@ -100,21 +100,41 @@ TEST(Targets, PassesAreForOne) {
             std::string::npos);
 }
 
-TEST(Targets, WithoutTeamsRefuseTensorsInParts) {
+/// A device without anybody to share its work with.
+void add_lonely_target() {
   static const Target lonely = [] {
     Target target = tests::plain_target();
     target.passes.name = "lonely";
     target.title = "lonely loops";
+    target.style.on_device = true;
     target.style.team_headers.clear();
+    target.style.stage_headers.clear();
     return target;
   }();
   if (find_target("lonely") == nullptr) add_target(lonely);
+}
+
+TEST(Targets, WithoutTeamsRefuseTensorsInParts) {
+  add_lonely_target();
   manual_seed(3);
   TrainLeNet graph;
   const ir::Graph& traced = graph.trace(spec({4, 1, 28, 28}, "images"), spec({4}, i64, "labels"));
   EXPECT_NE(error_of([&] {
               (void)render_project(traced, {.target = "lonely", .tensor_parallel = 2, .format = false});
             }).find("has tensors in parts over ranks, and lonely loops has no such ranks"),
+            std::string::npos);
+}
+
+TEST(Targets, OfDevicesWithoutStagesRefusePipelines) {
+  add_lonely_target();
+  manual_seed(3);
+  TrainLeNet graph;
+  graph.model.features.set_stage(0);
+  graph.model.classifier.set_stage(1);
+  const ir::Graph& traced = graph.trace(spec({4, 1, 28, 28}, "images"), spec({4}, i64, "labels"));
+  EXPECT_NE(error_of([&] {
+              (void)render_project(traced, {.target = "lonely", .format = false});
+            }).find("set_stage: TrainLeNet has stages, and lonely loops has no pipelines"),
             std::string::npos);
 }
 
