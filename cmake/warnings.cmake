@@ -1,4 +1,6 @@
 # Warnings are errors, everywhere; sanitizers where asked for.
+# libstdc++'s stable_sort uses what libstdc++ deprecates, which newer ones than its own contemporaries report.
+set(GRAVEN_CLANG_WARNINGS -Wno-unused-private-field -Wno-deprecated-declarations)
 function(graven_warnings target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Werror)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -14,8 +16,7 @@ function(graven_warnings target)
     target_link_options(${target} PUBLIC -fsanitize=thread)
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-    # libstdc++'s stable_sort uses what libstdc++ deprecates, which newer ones than its own contemporaries report.
-    target_compile_options(${target} PRIVATE -Wno-unused-private-field -Wno-deprecated-declarations)
+    target_compile_options(${target} PRIVATE ${GRAVEN_CLANG_WARNINGS})
   endif()
   if(GRAVEN_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # The instrumentation hides from g++ that a variant's other alternatives are not read.

@@ -19,6 +19,7 @@
 #include "execution.h"
 #include "file.h"
 #include "json_lines.h"
+#include "learning_rates.h"
 #include "machine.h"
 #include "number.h"
 #include "profiler.h"
@@ -29,98 +30,10 @@
 #include "sha256.h"
 #include "signals.h"
 #include "stopwatch.h"
+#include "training_options.h"
 
 namespace graven::runtime {
 namespace {
-
-constexpr std::int64_t kMany = std::int64_t{1}
-                               << 53;  // no count of steps or samples reaches it, and doubles hold every one below
-
-struct Options {
-  DatasetOptions data, test_data;
-  std::string weights, out, resume, log;
-  std::int64_t epochs = 1, steps = 0, batch = 1, accumulation_steps = 1, seed = 0, warmup = 0, total_steps = 0;
-  std::int64_t checkpoint_every = 0, save_every = 1, keep = 3, eval_every = 1, print_every = 1, log_every = 1,
-               patience = 0, bench = 0;
-  double lr = 0, min_delta = 0, bench_seconds = 0, rank_timeout = 600;
-  bool shuffle = true, drop_last = false, overwrite = false;
-  Normalization normalization;
-  Execution execution;
-  ProfileOptions profile;
-};
-
-std::string describe_inputs(const std::vector<TensorDescription>& inputs, std::int64_t batch, bool symbolic) {
-  std::string text = std::string("A step's inputs, for a batch of ") + std::string(symbolic ? "1 to " : "") +
-                     std::to_string(batch) + ":\n";
-  for (const TensorDescription& input : inputs) {
-    text += std::string("  ") + input.name + "  " + describe(input.dtype, input.shape);
-    if (input.classes > 0) text += std::string(", from 0 to ") + std::to_string(input.classes - 1);
-    if (*input.comment != '\0') text += std::string("  ") + input.comment;
-    text += "\n";
-  }
-  text.pop_back();
-  return text;
-}
-
-void register_options(Arguments& a, Options& o, const TrainingDescription& description) {
-  const std::int64_t least_batch = description.batch_is_symbolic ? description.least_batch : description.batch;
-  a.section("Data");
-  a.text(
-      "data", o.data.path, "PATH",
-      "training set: a folder (IDX, CIFAR, npy, npz, safetensors), a file, or a file for each input, commas between");
-  a.text("test-data", o.test_data.path, "PATH",
-         "held-out set; without it the test set in --data's folder, if it has one");
-  a.text("data-format", o.data.format, "FORMAT",
-         "auto, idx, cifar10, cifar100, npy, npz, safetensors, raw, text or tokens");
-  a.numbers("mean", o.normalization.mean, "X[,X...]",
-            "subtracted from 8-bit images, which are x / 255; one number or one a channel");
-  a.numbers("std", o.normalization.std, "X[,X...]", "what they are then divided by");
-  a.flag("shuffle", o.shuffle, "a new order each epoch, from the seed and the epoch's number");
-  a.flag("drop-last", o.drop_last, "leave out an epoch's last samples when they don't fill a batch");
-  a.section("Training");
-  a.integer("epochs", o.epochs, 0, kMany, "N", "passes over the training set");
-  a.integer(
-      "steps", o.steps, 0, kMany, "N",
-      "stop after step N, counted from the run's first; without --epochs, as many epochs as it takes; 0: no limit");
-  a.integer("patience", o.patience, 0, kMany, "N",
-            "stop early, when the held-out loss (without a held-out set the training loss) has not fallen below its "
-            "least for N evaluated epochs in a row; 0: never");
-  a.number("min-delta", o.min_delta, 0, 1e30, "X", "by how much it must fall for --patience");
-  a.integer("batch", o.batch, least_batch, description.batch, "N", "samples a step");
-  a.integer("accumulation-steps", o.accumulation_steps, 1, kMany, "N",
-            description.data_parallel ? "batches of a step on each rank: one update, by the mean of all their gradients"
-                                      : "batches of a step: one update, by the mean of their gradients");
-  a.number("lr", o.lr, 0, 1e30, "X", "learning rate of the first parameter group; the others keep their ratio to it");
-  a.integer("warmup", o.warmup, 0, kMany, "N",
-            "steps of linear warm-up in place of the schedule's own; 0: the schedule's own");
-  a.integer("total-steps", o.total_steps, 0, kMany, "N", "length of the learning-rate schedule; 0: as it was emitted");
-  a.integer("seed", o.seed, 0, kMany, "N", "of the order of the samples, and of random operators");
-  a.text("weights", o.weights, "FILE",
-         "initial weights; a bare name is looked for beside the program, above it, in share/ there, and here");
-  o.execution.add_option(a);
-  if (description.data_parallel || description.stages > 1 || description.tensor_ranks > 1)
-    a.number("rank-timeout", o.rank_timeout, 1, 1e9, "S",
-             "seconds that a rank waits for the others before it gives up");
-  a.section("Checkpoints");
-  a.text("out", o.out, "DIR", "where checkpoints go; empty: none are made");
-  a.optional_text("resume", o.resume, "newest", "PATH",
-                  "go on exactly where a run stopped: from the newest whole checkpoint of --out, or of PATH, or from "
-                  "the one at PATH");
-  a.flag("overwrite", o.overwrite, "a new run may remove the checkpoints in --out");
-  a.integer("checkpoint-every", o.checkpoint_every, 0, kMany, "N",
-            "steps between checkpoints within an epoch; 0: none but those at its end");
-  a.integer("save-every", o.save_every, 0, kMany, "N",
-            "epochs between the checkpoints that are made at their ends; 0: the last epoch only");
-  a.integer("keep", o.keep, 0, kMany, "K", "keep the newest K, and the best; 0: all");
-  a.section("Reports");
-  a.integer("eval-every", o.eval_every, 0, kMany, "N", "epochs between evaluations of the held-out set; 0: never");
-  a.integer("print-every", o.print_every, 1, kMany, "N", "epochs between the lines that are printed");
-  a.text("log", o.log, "FILE", "append a JSON line for each step, epoch and checkpoint");
-  a.integer("log-every", o.log_every, 1, kMany, "N", "steps between the log's lines");
-  a.integer("bench", o.bench, 0, 1'000'000, "N", "time N steps on random data, print one JSON line, and stop");
-  a.number("bench-seconds", o.bench_seconds, 0, 1e6, "S", "the same, for S seconds");
-  o.profile.add_option(a, "steps", "of training, on random data where there is no --data");
-}
 
 /// Whether what is resumed from, "newest", a checkpoint or a folder of them, is the folder `out` or in it.
 bool goes_on_in(const std::string& resume, const std::string& out) {
@@ -151,7 +64,7 @@ struct EpochStep {
 
 class Trainer {
  public:
-  Trainer(TrainableModel& model, Options options, const Arguments& arguments)
+  Trainer(TrainableModel& model, TrainingOptions options, const Arguments& arguments)
       : model_(model),
         description_(model.description()),
         options_(std::move(options)),
@@ -183,11 +96,9 @@ class Trainer {
   void watch_loss(double loss);
   bool has_waited() const { return options_.patience > 0 && state_.waited >= options_.patience; }
   void save();
-  void set_learning_rates(std::int64_t steps);
-  void prepare_schedules();
   std::int64_t steps_from(std::int64_t position) const;
+  std::optional<std::int64_t> last_step() const;
   void require_parts(std::int64_t batches) const;
-  void require_rates_of_all_steps() const;
   void require_same_program();
   void require_same_run();
   void share_state();
@@ -210,8 +121,6 @@ class Trainer {
   void add_numbers();
   std::optional<double> gradient_norm(double scale);
   void follow_plateaus(const std::optional<Evaluation>& evaluation, double loss);
-  /// "lr" of the first parameter group, and, where there are more, "rates" of all.
-  void write_rates();
   void report_epoch(const std::optional<Evaluation>& evaluation, double loss, double seconds);
   void report_last_step(double seconds) const;
   /// With several ranks it is what they have agreed on last.
@@ -233,7 +142,7 @@ class Trainer {
   bool starts_folder_ = false;  ///< none of the checkpoints that are in --out belongs to this run
   Pipeline* const pipeline_ = ranks_.size() > 1 ? model_.pipeline() : nullptr;  ///< nullptr: this rank is no stage
   const TrainingDescription& description_;
-  Options options_;
+  TrainingOptions options_;
   const Arguments& arguments_;
   JsonLines log_;
   JsonWriter json_;
@@ -245,8 +154,7 @@ class Trainer {
   std::vector<TensorDescription> inputs_, test_inputs_;
   std::optional<Batch> batch_, test_batch_;  ///< the latter where test_ has other sizes
   std::vector<Batch> under_way_;             ///< of a pipeline, besides batch_
-  std::vector<ParameterGroup> groups_;
-  std::vector<double> rates_;
+  LearningRates rates_{model_};
   std::vector<Variable> numbers_;  ///< results of the last step, besides the loss
   std::vector<double> sums_;       ///< of a step's parts: of the loss, and of those
   bool knows_results_ = true;      ///< of the whole epoch
@@ -276,8 +184,6 @@ void Trainer::start() {
   weights_ = model_.weights();
   states_ = model_.states();
   if (pipeline_ != nullptr) pipeline_->start(weights_, states_, options_.rank_timeout);
-  groups_ = description_.groups;
-  rates_.resize(std::max<std::size_t>(groups_.size(), 1));
   numbers_ = model_.numbers();
   sums_.resize(1 + numbers_.size());
   logs_ = log_.enabled();
@@ -304,37 +210,23 @@ void Trainer::load_initial_weights(bool required) {
   }
 }
 
-void Trainer::prepare_schedules() {
-  const double base = groups_.empty() ? 0 : groups_[0].lr;
-  bool any_length = false;
-  std::int64_t before = 0;
-  for (ParameterGroup& group : groups_) {
-    // With one group this is --lr itself, not a product that rounds.
-    group.lr = group.lr == base ? state_.lr : base == 0 ? group.lr : group.lr * (state_.lr / base);
-    before = std::max(before, group.schedule.start_of_last_part());
-    if (state_.total_steps > 0) any_length = group.schedule.set_length(state_.total_steps) || any_length;
-    if (state_.warmup > 0) {
-      group.schedule.warmup = Schedule::Warmup::linear;
-      group.schedule.warmup_iters = state_.warmup;
-    }
-  }
-  if (state_.reduced_lrs.size() == groups_.size())
-    for (std::size_t g = 0; g < groups_.size(); ++g) groups_[g].lr = state_.reduced_lrs[g];
-  if (state_.total_steps == 0 || any_length) return;
-  if (state_.total_steps <= before) {
-    throw UsageError("--total-steps", "",
-                     "more than the " + std::to_string(before) + " steps before the learning-rate schedule's last part",
-                     std::to_string(state_.total_steps));
-  }
-  throw UsageError("--total-steps", "the model's learning-rate schedule has no length to set");
-}
-
 /// From that sample of an epoch to its end, as train_epoch() makes them.
 std::int64_t Trainer::steps_from(std::int64_t position) const {
   const std::int64_t batch = state_.batch, n = state_.samples;
   const std::int64_t end = state_.drop_last ? n - n % batch : n;
   const std::int64_t batches = (std::max<std::int64_t>(end - position, 0) + batch - 1) / batch;
   return (batches / replicas() * replicas() + state_.accumulation_steps - 1) / state_.accumulation_steps;
+}
+
+/// Of the run, where that is known: --patience may end it at any epoch.
+std::optional<std::int64_t> Trainer::last_step() const {
+  const std::int64_t epochs = options_.epochs - state_.epoch - 1, each = steps_from(0);
+  std::int64_t last = 0;
+  if (options_.patience > 0 || epochs < 0) return std::nullopt;
+  if (__builtin_mul_overflow(epochs, each, &last) ||
+      __builtin_add_overflow(last, state_.step + steps_from(state_.position), &last))
+    last = std::numeric_limits<std::int64_t>::max();
+  return options_.steps > 0 ? std::min(last, options_.steps) : last;
 }
 
 /// `batches` of a step, on all ranks.
@@ -344,40 +236,6 @@ void Trainer::require_parts(std::int64_t batches) const {
                      "1: this program was emitted from a graph that asks for no gradient accumulation, or for "
                      "update_in_backward (set_gradient_accumulation_steps() before it is recorded)",
                      std::to_string(batches));
-}
-
-/// Before the first step, where it is known how many there will be: --patience may end a run at any epoch.
-void Trainer::require_rates_of_all_steps() const {
-  const std::int64_t epochs = options_.epochs - state_.epoch - 1, each = steps_from(0);
-  std::int64_t last = 0;
-  if (options_.patience > 0 || epochs < 0) return;
-  if (__builtin_mul_overflow(epochs, each, &last) ||
-      __builtin_add_overflow(last, state_.step + steps_from(state_.position), &last))
-    last = std::numeric_limits<std::int64_t>::max();
-  if (options_.steps > 0) last = std::min(last, options_.steps);
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    const std::int64_t covered = groups_[g].schedule.covered_steps(), made = last - model_.skipped(g);
-    if (made <= covered || last <= state_.step) continue;
-    throw Error("training", "learning rates",
-                "factors of the " + std::to_string(made) +
-                    " steps that the run has (tabulated_steps of LambdaLR when the program was emitted; --epochs and "
-                    "--steps)",
-                "those of " + std::to_string(covered));
-  }
-}
-
-/// Of the step behind so many.
-void Trainer::set_learning_rates(std::int64_t steps) {
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    const std::int64_t done = steps - model_.skipped(g);
-    if (!groups_[g].schedule.covers(done))
-      throw Error("training", std::string("step ") + std::to_string(done + 1),
-                  "at most " + std::to_string(groups_[g].schedule.covered_steps()) +
-                      " steps, for which the program has the factors of its learning rate (tabulated_steps of LambdaLR "
-                      "when it was emitted)",
-                  "one more");
-    rates_[g] = groups_[g].schedule.learning_rate(groups_[g].lr, done);
-  }
 }
 
 void Trainer::resume() {
@@ -642,7 +500,7 @@ bool Trainer::train_epoch() {
     const std::int64_t all = std::min(state_.accumulation_steps, left / ranks * ranks), parts = all / ranks;
     if (parts == 0) break;
     const std::int64_t samples = std::min(all * batch, end - position);
-    set_learning_rates(number);
+    rates_.set(number);
     const bool is_logged = logs_ && (number + 1) % options_.log_every == 0;
     const bool is_saved =
         options_.checkpoint_every > 0 && (number + 1) % options_.checkpoint_every == 0 && position + samples < end;
@@ -655,7 +513,8 @@ bool Trainer::train_epoch() {
                          .is_logged = is_logged,
                          .is_saved = is_saved,
                          .scale = is_logged ? model_.loss_scale() : 1};  // the step changes it
-    StepNumbers numbers{.learning_rates = rates_.data(), .step = number + 1, .seed = state_.seed, .parts = parts};
+    StepNumbers numbers{
+        .learning_rates = rates_.values().data(), .step = number + 1, .seed = state_.seed, .parts = parts};
     // The batches of a step are dealt out to the ranks one by one. A batch has the same random numbers wherever it is
     // computed.
     const auto part_of = [&](std::int64_t part, Batch& to) {
@@ -738,7 +597,7 @@ void Trainer::finish_step(const EpochStep& step) {
       .value(state_.epoch + 1)
       .key("loss")
       .value(loss);
-  write_rates();
+  rates_.write(json_);
   if (norm) json_.key("gradient_norm").value(*norm);
   if (!numbers_.empty()) json_.key("results").begin_object();
   for (std::size_t i = 0; i < numbers_.size(); ++i) json_.key(numbers_[i].path).value(sums_[1 + i]);
@@ -798,41 +657,13 @@ std::optional<double> Trainer::gradient_norm(double scale) {
 /// Of an epoch that is evaluated, or without a held-out set of any.
 void Trainer::follow_plateaus(const std::optional<Evaluation>& evaluation, double loss) {
   if (description_.plateaus.empty() || (test_source_ && !evaluation)) return;
-  bool any = false;
-  for (std::size_t p = 0; p < description_.plateaus.size(); ++p) {
-    const Plateau& plateau = description_.plateaus[p];
-    const double number = plateau.max ? accuracy_of(*evaluation) : evaluation ? mean_loss_of(*evaluation) : loss;
-    if (!plateau.sees(state_.plateaus[p], number)) continue;
-    for (std::size_t g = 0; g < groups_.size(); ++g)
-      if (groups_[g].plateau == static_cast<int>(p)) {
-        double& lr = groups_[g].lr;
-        const double next =
-            plateau.reduced(groups_[g].schedule, lr, groups_[g].min_lr, state_.step - model_.skipped(g));
-        any = any || next != lr;
-        lr = next;
-      }
-  }
-  // What the first rank has found holds: sums of ranks are the same on all of them, and this does not rest on it.
-  ranks_.broadcast(&any, sizeof any);
-  ranks_.broadcast(state_.plateaus.data(), state_.plateaus.size() * sizeof(PlateauState));
-  if (!any) return;
-  state_.reduced_lrs.resize(groups_.size());
-  for (std::size_t g = 0; g < groups_.size(); ++g) state_.reduced_lrs[g] = groups_[g].lr;
-  ranks_.broadcast(state_.reduced_lrs.data(), state_.reduced_lrs.size() * sizeof(double));
-  for (std::size_t g = 0; g < groups_.size(); ++g) groups_[g].lr = state_.reduced_lrs[g];
-  set_learning_rates(state_.step);
-  std::printf("  learning rate%s reduced to", groups_.size() > 1 ? "s" : "");
-  for (const double rate : rates_) std::printf(" %g", rate);
+  std::optional<double> accuracy;
+  if (evaluation) loss = mean_loss_of(*evaluation), accuracy = accuracy_of(*evaluation);
+  if (!rates_.follow_plateaus(state_, loss, accuracy, ranks_)) return;
+  std::printf("  learning rate%s reduced to", rates_.values().size() > 1 ? "s" : "");
+  for (const double rate : rates_.values()) std::printf(" %g", rate);
   std::printf("\n");
   std::fflush(stdout);
-}
-
-void Trainer::write_rates() {
-  json_.key("lr").value(rates_[0]);
-  if (groups_.size() < 2) return;
-  json_.key("rates").begin_array();
-  for (const double rate : rates_) json_.value(rate);
-  json_.end_array();
 }
 
 std::optional<Evaluation> Trainer::evaluate() {
@@ -955,7 +786,7 @@ void Trainer::report_epoch(const std::optional<Evaluation>& evaluation, double l
       .value(state_.step)
       .key("loss")
       .value(loss);
-  write_rates();
+  rates_.write(json_);
   if (knows_results_ && !numbers_.empty()) {
     json_.key("results").begin_object();
     for (std::size_t i = 0; i < numbers_.size(); ++i) json_.key(numbers_[i].path).value(result(i));
@@ -1111,8 +942,8 @@ int Trainer::run() {
     throw Error(data_->path(), "", "a batch for each of " + std::to_string(ranks_.size()) + " ranks",
                 std::to_string(batches));
   require_parts(state_.accumulation_steps);
-  prepare_schedules();
-  require_rates_of_all_steps();
+  rates_.start(state_);
+  if (const std::optional<std::int64_t> last = last_step()) rates_.require(*last, state_.step);
   const std::int64_t most = std::max(state_.batch, description_.batch_is_symbolic ? state_.batch : description_.batch);
   batch_.emplace(inputs_, most);
   if (test_ && test_sizes_ != sizes_) test_batch_.emplace(test_inputs_, most);
@@ -1198,7 +1029,7 @@ void Trainer::bench() {
   state_.lr = options_.lr;
   start();
   load_initial_weights(arguments_.given("weights"));
-  prepare_schedules();
+  rates_.start(state_);
   batch_.emplace(description_.inputs, options_.batch);
   batch_->randomize(description_.inputs, options_.seed);
   if (pipeline_ != nullptr) {
@@ -1211,9 +1042,9 @@ void Trainer::bench() {
   const Stopwatch total;
   // Two calls warm up; then the number that was asked for, or at least five and as many as the time allows.
   for (std::int64_t i = -2;; ++i) {
-    set_learning_rates(state_.step);
+    rates_.set(state_.step);
     const Stopwatch watch;
-    StepNumbers numbers{.learning_rates = rates_.data(), .step = state_.step + 1, .seed = options_.seed};
+    StepNumbers numbers{.learning_rates = rates_.values().data(), .step = state_.step + 1, .seed = options_.seed};
     if (pipeline_ != nullptr) {
       numbers.parts = options_.accumulation_steps;
       pipeline_->step(
@@ -1272,13 +1103,13 @@ void Trainer::profile() {
   state_.lr = options_.lr;
   start();
   load_initial_weights(arguments_.given("weights"));
-  prepare_schedules();
+  rates_.start(state_);
   batch_.emplace(description_.inputs, options_.batch);
   batch_->randomize(description_.inputs, options_.seed);
   begin_profile(options_.batch, {});
   for (; !profiler_->is_done(); ++state_.step) {
-    set_learning_rates(state_.step);
-    StepNumbers numbers{.learning_rates = rates_.data(),
+    rates_.set(state_.step);
+    StepNumbers numbers{.learning_rates = rates_.values().data(),
                         .step = state_.step + 1,
                         .seed = options_.seed,
                         .parts = options_.accumulation_steps};
@@ -1296,34 +1127,8 @@ void Trainer::profile() {
 int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults& defaults) {
   fill_standard_streams();
   const TrainingDescription& description = model.description();
-  Options options;
-  options.data.path = defaults.data;
-  options.test_data.path = defaults.test_data;
-  options.data.format = defaults.data_format;
-  options.weights = defaults.weights;
-  options.out = defaults.out;
-  options.epochs = defaults.epochs;
-  options.save_every = defaults.save_every;
-  options.eval_every = defaults.eval_every;
-  options.print_every = defaults.print_every;
-  options.seed = defaults.seed;
-  options.execution = {.on_device = description.on_device, .threads = defaults.threads};
-  options.warmup = defaults.warmup;
-  options.shuffle = defaults.shuffle;
-  options.drop_last = defaults.drop_last || !description.batch_is_symbolic;
-  options.normalization = {defaults.mean, defaults.std, false};
-  options.batch = description.batch;
-  options.accumulation_steps = std::max<std::int64_t>(description.accumulation_steps, 1);
-  options.lr = description.groups.empty() ? 0 : description.groups[0].lr;
-
-  Arguments arguments(description.name,
-                      std::string("Trains ") + description.name + ", minimising " + description.loss + ".\n\n" +
-                          describe_inputs(description.inputs, description.batch, description.batch_is_symbolic));
-  register_options(arguments, options, description);
-  arguments.note(
-      "Stopping: SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGPIPE finish the step, save a checkpoint and stop; a second "
-      "SIGINT or SIGTERM stops at "
-      "once.");
+  TrainingOptions options = default_options(description, defaults);
+  Arguments arguments = training_arguments(options, description);
   Ranks* ranks = nullptr;
   const auto fail = [&](const std::exception& error, int status) {
     std::fflush(stdout);
@@ -1356,17 +1161,7 @@ int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults
                         " ranks, which have the tensors of the model in parts (enable_tensor_parallel)",
                     std::to_string(ranks->size()));
     }
-    options.normalization.required = arguments.given("mean") || arguments.given("std");
-    if (arguments.given("resume") && options.resume.empty())
-      throw UsageError("--resume", "", "the path of a checkpoint or of a folder of them, or no value at all",
-                       "an empty one");
-    if (!description.batch_is_symbolic && arguments.given("drop-last") && !options.drop_last)
-      throw UsageError("--no-drop-last", std::string("the model's batch is fixed at ") +
-                                             std::to_string(description.batch) +
-                                             ": an epoch's last samples must fill one");
-    options.profile.refuse(
-        arguments, {"bench", "bench-seconds", "steps", "epochs", "patience", "min-delta", "out", "resume", "overwrite",
-                    "checkpoint-every", "save-every", "keep", "test-data", "eval-every", "print-every"});
+    check(arguments, options, description);
     if (arguments.given("profile") && ranks->size() > 1 && description.stages > 1)
       throw UsageError("--profile", "", "one process, which runs all stages of the pipeline",
                        std::to_string(ranks->size()) + " ranks");

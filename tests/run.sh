@@ -84,6 +84,6 @@ else
     test_fuzz_readers "${fuzzers[@]}"
   ctest --test-dir "$build-sanitize" --output-on-failure -j "$jobs" -R '^(runtime|kernels|fuzz)/'
 fi
-cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release
+cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release "-DGRAVEN_ALL_TESTS=$all"
 cmake --build "$build" -j "$jobs"
 ctest --test-dir "$build" --output-on-failure -j "$jobs" "${slow[@]}"

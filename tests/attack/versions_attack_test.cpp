@@ -41,12 +41,7 @@ class Versions {
     Version& version = made_[number];
     if (!version.library.empty()) return version;
     codegen::emit_version(static_cast<std::int64_t>(2 + number % 7), training, project);
-#if defined(__clang__)
-    const std::string kind = "clang";
-#else
-    const std::string kind = "gnu";
-#endif
-    codegen::ByHand how{GRAVEN_CXX, codegen::shares_nothing(kind)};
+    codegen::ByHand how{GRAVEN_CXX, codegen::shares_nothing(GRAVEN_CXX_IS_CLANG ? "clang" : "gnu")};
     how.flags.emplace_back(number % 3 == 2 ? "-O2" : "-O0");
     version.library = codegen::library_by_hand(how, project, "version.so");
     version.weights = (project / "weights.safetensors").string();

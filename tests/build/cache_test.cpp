@@ -357,7 +357,7 @@ TEST_F(CacheTest, ThreadsWithoutACacheShareWhatIsMade) {
   std::vector<std::thread> threads;
   std::atomic<int> whole = 0;
   for (int i = 0; i < 8; ++i)
-    threads.emplace_back([&, i] {
+    threads.emplace_back([&] {
       ArtefactCache cache("");
       for (int round = 0; round < 20; ++round) {
         const std::string path =

@@ -185,11 +185,10 @@ class Projects {
                                         "-Wno-unknown-pragmas"};
     if (finds_races_) {
       options.insert(options.end(), {"-fsanitize=thread", "-g1"});
-#if defined(__clang__)
-      options.insert(options.end(), {"-mllvm", "-tsan-distinguish-volatile"});
-#else
-      options.emplace_back("--param=tsan-distinguish-volatile=1");
-#endif
+      if (GRAVEN_CXX_IS_CLANG)
+        options.insert(options.end(), {"-mllvm", "-tsan-distinguish-volatile"});
+      else
+        options.emplace_back("--param=tsan-distinguish-volatile=1");
     }
     cuda_ = build("cuda", ".cu", std::move(options), {GRAVEN_EMULATOR});
   }

@@ -86,11 +86,7 @@ const Mistake kMistakes[] = {
      "LBFGS is eager only"},
 };
 
-#ifdef __clang__
-constexpr const char* kAllErrors = "-ferror-limit=0";
-#else
-constexpr const char* kAllErrors = "-fmax-errors=0";
-#endif
+constexpr const char* kAllErrors = GRAVEN_CXX_IS_CLANG ? "-ferror-limit=0" : "-fmax-errors=0";
 
 codegen::ProcessResult compile(const fs::path& file, const std::vector<std::string>& options) {
   std::vector<std::string> command{GRAVEN_CXX, "-std=c++20", "-w", "-I" GRAVEN_SOURCE_DIR,

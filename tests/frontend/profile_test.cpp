@@ -126,7 +126,8 @@ TEST(Profile, GoesByTheSizesOfTheCall) {
 
 /// What a profile leaves is what as many calls leave, bit for bit; and so with calls that are profiled in a loop.
 TEST(Profile, TrainsAsCallsDo) {
-  const auto [images, labels] = profiled_batch();
+  const auto batch = profiled_batch();
+  const Tensor &images = batch.first, &labels = batch.second;
   const auto state_after = [&](const std::function<void(ProfiledLeNet&)>& steps) {
     manual_seed(5);
     ProfiledLeNet graph;

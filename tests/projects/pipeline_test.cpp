@@ -312,10 +312,15 @@ TEST_F(PipelineProjects, OfOneReplicaTakeAsManyRanksAsStages) {
 }
 
 TEST_F(PipelineProjects, ReplicasComputeWhatOneProcessDoesWithAsManyParts) {
-  for (const auto& [project, ranks] : {std::pair("mlp", 6), std::pair("gpt2", 4)}) {
+  struct Replicas {
+    const char* project;
+    int ranks;
+  };
+  for (const Replicas& replicas : {Replicas{"mlp", 6}, Replicas{"gpt2", 4}}) {
+    const std::string project = replicas.project;
+    const int ranks = replicas.ranks;
     const Launcher l = launchers().front();
-    const std::string one = std::string(project) + "_alone", several = std::string(project) + "_replicas",
-                      cut = std::string(project) + "_replicas_cut";
+    const std::string one = project + "_alone", several = project + "_replicas", cut = project + "_replicas_cut";
     const auto trained = [&](int n, const std::string& out, const std::vector<std::string>& more) {
       const ProcessResult r = run(project, l, n, options(project, out, more));
       EXPECT_EQ(r.exit_status, 0) << r.output;

@@ -75,7 +75,8 @@ struct TrainGpt2 : nn::Graph<TrainGpt2> {
     add_optimizer(optimizer);
   }
   Tensor build(Tensor tokens, Tensor targets) {
-    Tensor loss = cross_entropy(model(tokens).flatten(0, 1), targets.flatten());
+    Tensor logits = model(tokens).flatten(0, 1);
+    Tensor loss = cross_entropy(logits, targets.flatten());
     loss.backward();
     return loss;
   }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <type_traits>
 
@@ -123,6 +124,8 @@ class LayerNorm : public Module<LayerNorm> {
  public:
   explicit LayerNorm(Sizes normalized_shape, LayerNormOptions options = {});
   explicit LayerNorm(std::int64_t size, LayerNormOptions options = {}) : LayerNorm(Sizes{size}, options) {}
+  explicit LayerNorm(std::initializer_list<std::int64_t> normalized_shape, LayerNormOptions options = {})
+      : LayerNorm(Sizes(normalized_shape), options) {}
   Tensor forward(Tensor x);
   Registered<LayerNorm> weight, bias;
 
@@ -139,6 +142,8 @@ class RMSNorm : public Module<RMSNorm> {
  public:
   explicit RMSNorm(Sizes normalized_shape, RMSNormOptions options = {});
   explicit RMSNorm(std::int64_t size, RMSNormOptions options = {}) : RMSNorm(Sizes{size}, options) {}
+  explicit RMSNorm(std::initializer_list<std::int64_t> normalized_shape, RMSNormOptions options = {})
+      : RMSNorm(Sizes(normalized_shape), options) {}
   Tensor forward(Tensor x);
   Registered<RMSNorm> weight;
 
