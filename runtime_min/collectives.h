@@ -52,7 +52,7 @@ struct RankCollectives final : Interface {
   }
 };
 
-/// What kernels ask of the ranks that have tensors in parts: kernels/cpu/team.h's interface.
+/// What kernels ask of the ranks that have tensors in parts: kernels/config/team.h's interface.
 template <class Interface>
 struct RankTeam final : Interface {
   int rank() const override { return Ranks::team().rank(); }

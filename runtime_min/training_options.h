@@ -13,7 +13,7 @@
 #include "batch.h"
 #include "dataset.h"
 #include "execution.h"
-#include "profile.h"
+#include "profiler.h"
 #include "train.h"
 
 namespace graven::runtime {

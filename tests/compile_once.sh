@@ -98,7 +98,29 @@ if [[ $* != *-fsanitize=* && -n $source ]] && precompiled=$(headers "$@") && [ -
   own_words=(-include "$precompiled" -fpch-preprocess)
   export CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=1
 fi
-if [ ${#sources[@]} = 0 ]; then exec ccache "${command[@]}" "${own_words[@]}"; fi
+
+# What MPI adds to a command is for the two files of the run time that use it: all others are compiled as without.
+without_mpi() {  # FILE WORDS: what is left of them, in `kept`
+  local file=$1 word skips=''
+  kept=("${@:2}")
+  if [[ -z $file || $file == */Unity/* ]] || grep -q '^#ifdef GRAVEN_MPI' "$file"; then return 0; fi
+  kept=()
+  for word in "${@:2}"; do
+    if [ -n "$skips" ]; then
+      skips=''
+      continue
+    fi
+    case $word in
+      -DGRAVEN_MPI) ;;
+      -isystem) skips=yes ;;
+      *) kept+=("$word") ;;
+    esac
+  done
+}
+if [ ${#sources[@]} = 0 ]; then
+  without_mpi "$source" "${command[@]}" "${own_words[@]}"
+  exec ccache "${kept[@]}"
+fi
 parts=()
 for file in "${sources[@]}"; do
   part=$output.${#parts[@]}
@@ -117,7 +139,8 @@ for file in "${sources[@]}"; do
   done
   words+=("${own_words[@]}")
   if [ "$file" != "$output.own.cpp" ]; then words+=(-Werror); fi
-  ccache "${words[@]}"
+  without_mpi "$file" "${words[@]}"
+  ccache "${kept[@]}"
 done
 "$1" -r -nostdlib "${parts[@]/%/.o}" -o "$output"
 if [ -e "$output.0.d" ]; then  # it depends on what they do

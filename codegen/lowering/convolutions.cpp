@@ -26,6 +26,7 @@ KernelCall conv2d_call(std::string name, const ops::Conv2dSizes& sizes, const Di
                      {"dilation_width", Dim(s.dilation_width)},
                      {"groups", Dim(s.groups)},
                      {"channels_last", s.channels_last},
+                     {"weight_by_channels", s.weight_by_channels},
                      {"measured", false},
                      {"tf32", false},
                      {"algorithm", Dim(0)}}};

@@ -25,6 +25,12 @@ inline AttributeSpec channels_last_attribute() {
   return {"channels_last", AttributeType::boolean, false, "images are [n, h, w, c] instead of [n, c, h, w]"};
 }
 
+/// Of a lowered convolution.
+inline AttributeSpec weight_by_channels_attribute() {
+  return {"weight_by_channels", AttributeType::boolean, false,
+          "the weight is [out, h, w, in / groups] instead of [out, in / groups, h, w]"};
+}
+
 /// stride, padding, dilation, groups.
 inline std::vector<AttributeSpec> window_attributes() {
   return {{"stride", AttributeType::integers, Ints{1, 1}, "of the window, height and width"},
@@ -83,11 +89,17 @@ inline Conv2dSizes conv2d_forward_sizes(const NodeView& node) {
   const bool channels_last = node.attributes().flag("channels_last");
   const ImageLayout layout(channels_last);
   const Shape& x = node.input(0).shape;
-  return conv2d_sizes(node.attributes(), x[layout.height], x[layout.width], weight_shape(node), channels_last);
+  Conv2dSizes sizes =
+      conv2d_sizes(node.attributes(), x[layout.height], x[layout.width], weight_shape(node), channels_last);
+  sizes.most.weight_by_channels = has_weight_by_channels(node.attributes());
+  return sizes;
 }
 inline Conv2dSizes conv2d_backward_input_sizes(const NodeView& node) {
   const Shape& size = node.attributes().shape("input_size");
-  return conv2d_sizes(node.attributes(), size[0], size[1], weight_shape(node), node.attributes().flag("channels_last"));
+  Conv2dSizes sizes =
+      conv2d_sizes(node.attributes(), size[0], size[1], weight_shape(node), node.attributes().flag("channels_last"));
+  sizes.most.weight_by_channels = has_weight_by_channels(node.attributes());
+  return sizes;
 }
 inline Conv2dSizes conv2d_backward_weight_sizes(const NodeView& node) {
   const bool channels_last = node.attributes().flag("channels_last");

@@ -38,11 +38,18 @@ std::int64_t normalize_dim(InferContext& c, std::string_view key, std::size_t ra
 Ints normalize_dims(InferContext& c, std::string_view key, std::size_t rank);
 /// The list attribute `key` must have `count` entries, each at least `least`.
 const Ints& checked_list(const InferContext& c, std::string_view key, std::size_t count, std::int64_t least);
+/// Whether a lowered convolution's weight is [out, height, width, in / groups].
+inline bool has_weight_by_channels(const Attributes& a) { return a.flag_or("weight_by_channels", false); }
+/// A convolution's weight as the layer has it, [out, in / groups, height, width], of one in that order.
+inline Shape weight_by_taps(const Shape& by_channels) {
+  return {by_channels[0], by_channels[3], by_channels[1], by_channels[2]};
+}
 /// Of the weight that a layer's node or its lowered form reads, as the layer has it: what is packed is of another
 /// shape.
 inline Ints weight_shape(const NodeView& node) {
   if (node.attributes().flag_or("packed", false)) return node.attributes().integers("weight_shape");
-  return node.input(input_range(node.node, InputRole::weight).begin).shape.values();
+  const Shape& given = node.input(input_range(node.node, InputRole::weight).begin).shape;
+  return (has_weight_by_channels(node.attributes()) ? weight_by_taps(given) : given).values();
 }
 /// Product of dimensions [begin, end).
 Dim product(const Shape& shape, std::size_t begin, std::size_t end);

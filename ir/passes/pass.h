@@ -33,7 +33,8 @@ struct TargetTraits {
   std::span<const DType> channels_last = {};  ///< in these images lie as [n, h, w, c] where convolutions gain by it
   /// Whose kernels take half types, besides elementwise ones; none: no operator's do (mixed_precision).
   std::span<const OpDef* const> half = {};
-  bool packs_weights = false;  ///< convolutions take epilogues with packed weights alone
+  bool packs_weights = false;   ///< convolutions take epilogues with packed weights alone
+  bool orders_weights = false;  ///< convolutions read weights as [out, h, w, in / groups]
   /// Attention in f32 and the half types is one kernel where queries have up to so many numbers each; 0: it has none.
   std::int64_t attention_size = 0;
   /// Kinds of memory. What is given and kept, and results, lie in the first.

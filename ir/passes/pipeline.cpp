@@ -52,6 +52,9 @@ bool has_to_clip(const Graph& graph, const PassOptions& options) {
   return has_no_update(graph, options) && clips_gradients(graph);
 }
 bool inference(const Graph& graph, const PassOptions&) { return is_inference(graph); }
+bool has_ordered_weights(const Graph& graph, const PassOptions& options) {
+  return is_inference(graph) && options.target->orders_weights;
+}
 bool changes_variables(const Graph& graph, const PassOptions&) { return !graph.donations.empty(); }
 bool has_places(const Graph&, const PassOptions& options) { return options.target->place != nullptr; }
 bool wants_mixed_precision(const Graph& graph, const PassOptions&) { return amp_dtype(graph).has_value(); }

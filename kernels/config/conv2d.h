@@ -29,6 +29,8 @@ struct conv2d_config {
   std::int64_t dilation_height = 1, dilation_width = 1;
   std::int64_t groups = 1;     ///< divides in_channels and out_channels
   bool channels_last = true;   ///< x and y are NHWC; false (NCHW) is for kernels/reference only
+  /// kernels/cuda and kernels/reference: w is [out_channels, kernel_height, kernel_width, in_channels/groups].
+  bool weight_by_channels = false;
   bool measured = false;       ///< kernels/cuda: by the fastest algorithm, not by the one recommended
   bool tf32 = false;           ///< as linear_config's
   std::int64_t algorithm = 0;  ///< as linear_config's

@@ -10,9 +10,9 @@
 #include <cstring>
 
 #include "../config/convert_layout.h"
+#include "../config/team.h"
 #include "functor.h"
 #include "level.h"
-#include "team.h"
 #include "threads.h"
 
 namespace graven::kernels {

@@ -7,9 +7,9 @@
 #include <cstdint>
 
 #include "../config/index_on_rank.h"
+#include "../config/team.h"
 #include "check_index.h"
 #include "level.h"
-#include "team.h"
 #include "threads.h"
 
 namespace graven::kernels {

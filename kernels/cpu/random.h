@@ -11,10 +11,10 @@
 #include <cstdint>
 
 #include "../config/random.h"
+#include "../config/team.h"
 #include "dtype.h"
 #include "functor.h"
 #include "level.h"
-#include "team.h"
 #include "threads.h"
 
 namespace graven::kernels {

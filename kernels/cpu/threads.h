@@ -33,7 +33,7 @@
 namespace graven::kernels {
 
 struct Collectives;  // collectives.h
-struct Team;         // team.h
+struct Team;         // config/team.h
 
 class Threads {
  public:

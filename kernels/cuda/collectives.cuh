@@ -7,14 +7,16 @@
 // All tensors lie on the device.
 //
 // Collectives are those who have batches of their own and one model; a Team are those who have the tensors of a model
-// in parts (cpu/team.h). Where there are both, ranks are rows of teams, and a rank's Collectives those at its place in
-// the other rows.
+// in parts (config/team.h). Where there are both, ranks are rows of teams, and a rank's Collectives those at its place
+// in the other rows.
 #pragma once
 
 #ifndef __CUDACC_RTC__
 #include <cuda_runtime.h>
 
 #include <cstdint>
+
+#include "../config/team.h"
 
 namespace graven::kernels {
 
@@ -82,18 +84,6 @@ struct Collectives {
 
  protected:
   ~Collectives() = default;
-};
-
-struct Team {
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
-  /// Row r of `rows`, of so many bytes, goes to rank r; row r of `received` comes from it.
-  virtual void exchange(const void* rows, void* received, std::int64_t bytes) = 0;
-  /// Row r of `rows` is what rank r has in its `own`, which may be that row.
-  virtual void gather(const void* own, void* rows, std::int64_t bytes) = 0;
-
- protected:
-  ~Team() = default;
 };
 
 }  // namespace graven::kernels

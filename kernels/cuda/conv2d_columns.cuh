@@ -10,9 +10,9 @@
 // the weights once. With groups, each group's product is one of a batch.
 //
 // A row lists its elements in one of two orders. By channels: [groups, taps, in/groups], so that a thread moves 16
-// bytes and neighbours read neighbours; the weights are rearranged for it, and their gradient back. By taps: as the
-// weights are stored; where there are fewer pixels than output channels, the weights are larger than the columns and
-// stay as they are. dx is always gathered from rows by channels.
+// bytes and neighbours read neighbours; the weights are rearranged for it, unless they lie so (weight_by_channels), and
+// their gradient back. By taps: as the weights are stored; where there are fewer pixels than output channels, the
+// weights are larger than the columns and stay as they are. dx is always gathered from rows by channels.
 #pragma once
 
 #include "conv2d_shape.cuh"
@@ -31,10 +31,9 @@ constexpr std::int64_t conv2d_weights(const conv2d_config& s) {
 inline constexpr int kColumnPixels = 4;
 
 /// columns [pixels, row] of the output's pixels from `first` on; 0 outside the image. A thread has one place of a row
-/// (by channels: four neighbours), blockDim.y threads have neighbouring pixels.
-template <bool ByChannels, class T>
+/// (by channels: up to four neighbours), blockDim.y threads have neighbouring pixels.
+template <bool ByChannels, int lanes, class T>
 __global__ void conv2d_columns_kernel(conv2d_config s, int first, int pixels, T* columns, const T* x) {
-  constexpr int lanes = ByChannels ? 4 : 1;
   const auto channels = static_cast<int>(s.in_channels), width = static_cast<int>(s.in_width),
              height = static_cast<int>(s.in_height), out_width = static_cast<int>(s.out_width),
              out_height = static_cast<int>(s.out_height), kernel_width = static_cast<int>(s.kernel_width),
@@ -236,16 +235,21 @@ inline std::int64_t conv2d_chunk_pixels(const conv2d_config& s) {
   return pixels < conv2d_pixels(s) ? pixels : conv2d_pixels(s);
 }
 
-/// Whether rows of columns are to list channels side by side.
+/// How rows of columns list what they hold: channels side by side, and these by fours.
+struct conv2d_order {
+  bool by_channels, by_fours;
+};
 template <class T>
-bool conv2d_lists_channels(const conv2d_config& s, const T* x) {
-  return (s.in_channels / s.groups) % 4 == 0 && conv2d_pixels(s) >= s.out_channels && aligned_for_vectors<4>(x);
+conv2d_order conv2d_order_of(const conv2d_config& s, const T* x) {
+  const bool fours = (s.in_channels / s.groups) % 4 == 0 && aligned_for_vectors<4>(x);
+  const bool by_channels = s.weight_by_channels || (fours && conv2d_pixels(s) >= s.out_channels);
+  return {by_channels, by_channels && fours};
 }
 
 template <class T>
-void conv2d_columns(CudaContext& context, const conv2d_config& s, bool by_channels, std::int64_t first,
+void conv2d_columns(CudaContext& context, const conv2d_config& s, conv2d_order order, std::int64_t first,
                     std::int64_t pixels, T* columns, const T* x) {
-  const std::int64_t places = conv2d_row(s) / (by_channels ? 4 : 1);
+  const std::int64_t places = conv2d_row(s) / (order.by_fours ? 4 : 1);
   unsigned across = 256;
   while (across > 32 && places <= across / 2) across /= 2;
   const unsigned down = 256 / across;
@@ -253,18 +257,21 @@ void conv2d_columns(CudaContext& context, const conv2d_config& s, bool by_channe
   const LaunchShape shape{dim3(static_cast<unsigned>((places + across - 1) / across),
                                static_cast<unsigned>(blocks < 65535 ? blocks : 65535)),
                           dim3(across, down)};
-  launch(context, "conv2d", by_channels ? &conv2d_columns_kernel<true, T> : &conv2d_columns_kernel<false, T>, shape, s,
-         first, pixels, columns, x);
+  launch(context, "conv2d",
+         order.by_fours      ? &conv2d_columns_kernel<true, 4, T>
+         : order.by_channels ? &conv2d_columns_kernel<true, 1, T>
+                             : &conv2d_columns_kernel<false, 1, T>,
+         shape, s, first, pixels, columns, x);
 }
 
 /// Lays out the columns a chunk at a time, and calls product(first pixel, pixels) for each.
 template <class W, class T, class Product>
-void conv2d_each_chunk(CudaContext& context, const conv2d_config& s, bool by_channels,
+void conv2d_each_chunk(CudaContext& context, const conv2d_config& s, conv2d_order order,
                        const Conv2dWorkspace<W, T>& workspace, const T* x, const Product& product) {
   const std::int64_t chunk = conv2d_chunk_pixels(s), all = conv2d_pixels(s);
   for (std::int64_t first = 0; first < all; first += chunk) {
     const std::int64_t pixels = first + chunk < all ? chunk : all - first;
-    conv2d_columns(context, s, by_channels, first, pixels, workspace.columns, x);
+    conv2d_columns(context, s, order, first, pixels, workspace.columns, x);
     product(first, pixels);
   }
 }
@@ -297,11 +304,12 @@ template <class T>
 void conv2d_by_columns(CudaContext& context, const conv2d_config& s, T* y, const T* x, const T* w, fused_epilogue fused,
                        const plain_t<T>* bias) {
   const std::int64_t row = detail::conv2d_row(s), each = row / s.groups, outs = s.out_channels / s.groups;
-  const bool by_channels = detail::conv2d_lists_channels(s, x);
-  const detail::Conv2dWorkspace<T, T> workspace(context, by_channels ? conv2d_weights(s) : 0,
+  const detail::conv2d_order order = detail::conv2d_order_of(s, x);
+  const bool rearranges = order.by_channels && !s.weight_by_channels;
+  const detail::Conv2dWorkspace<T, T> workspace(context, rearranges ? conv2d_weights(s) : 0,
                                                 detail::conv2d_chunk_pixels(s) * row);
-  if (by_channels) detail::conv2d_rearrange<false>(context, s, workspace.weights, w);
-  detail::conv2d_each_chunk(context, s, by_channels, workspace, x, [&](std::int64_t first, std::int64_t pixels) {
+  if (rearranges) detail::conv2d_rearrange<false>(context, s, workspace.weights, w);
+  detail::conv2d_each_chunk(context, s, order, workspace, x, [&](std::int64_t first, std::int64_t pixels) {
     matrix_product(context,
                    matrix_product_shape{.batch = s.groups,
                                         .m = pixels,
@@ -314,7 +322,7 @@ void conv2d_by_columns(CudaContext& context, const conv2d_config& s, T* y, const
                                         .c_leading = s.out_channels,
                                         .transpose_b = true},
                    y + first * s.out_channels, static_cast<const T*>(workspace.columns),
-                   by_channels ? workspace.weights : w, fused, bias, workspace.scratch);
+                   rearranges ? workspace.weights : w, fused, bias, workspace.scratch);
   });
 }
 
@@ -322,10 +330,10 @@ template <class T>
 void conv2d_by_columns_backward_weight(CudaContext& context, const conv2d_config& s, float* dw, const T* dy,
                                        const T* x) {
   const std::int64_t row = detail::conv2d_row(s), each = row / s.groups, outs = s.out_channels / s.groups;
-  const bool by_channels = detail::conv2d_lists_channels(s, x);
-  const detail::Conv2dWorkspace<float, T> workspace(context, by_channels ? conv2d_weights(s) : 0,
+  const detail::conv2d_order order = detail::conv2d_order_of(s, x);
+  const detail::Conv2dWorkspace<float, T> workspace(context, order.by_channels ? conv2d_weights(s) : 0,
                                                     detail::conv2d_chunk_pixels(s) * row);
-  detail::conv2d_each_chunk(context, s, by_channels, workspace, x, [&](std::int64_t first, std::int64_t pixels) {
+  detail::conv2d_each_chunk(context, s, order, workspace, x, [&](std::int64_t first, std::int64_t pixels) {
     matrix_product(context,
                    matrix_product_shape{.batch = s.groups,
                                         .m = outs,
@@ -338,10 +346,10 @@ void conv2d_by_columns_backward_weight(CudaContext& context, const conv2d_config
                                         .b_leading = row,
                                         .transpose_a = true,
                                         .accumulate = first > 0},
-                   by_channels ? workspace.weights : dw, dy + first * s.out_channels,
+                   order.by_channels ? workspace.weights : dw, dy + first * s.out_channels,
                    static_cast<const T*>(workspace.columns), fused_epilogue::none, nullptr, workspace.scratch);
   });
-  if (by_channels) detail::conv2d_rearrange<true>(context, s, dw, workspace.weights);
+  if (order.by_channels) detail::conv2d_rearrange<true>(context, s, dw, workspace.weights);
 }
 
 /// Chunks are whole images, or lines of one image that is too large.
@@ -354,9 +362,12 @@ void conv2d_by_columns_backward_input(CudaContext& context, const conv2d_config&
   if (chunk.images < 1) chunk = {.image = 0, .images = 1, .line = 0, .lines = lines < 1 ? 1 : lines};
   const std::int64_t most_images = chunk.images, most_lines = chunk.lines;
   const bool by_quads = (s.in_channels / s.groups) % 4 == 0 && aligned_for_vectors<4>(dx, residual);
-  const detail::Conv2dWorkspace<T, T> workspace(context, conv2d_weights(s),
+  const detail::Conv2dWorkspace<T, T> workspace(context, s.weight_by_channels ? 0 : conv2d_weights(s),
                                                 most_images * most_lines * s.out_width * row);
-  detail::conv2d_rearrange<false>(context, s, workspace.weights, w);
+  if (!s.weight_by_channels) {
+    detail::conv2d_rearrange<false>(context, s, workspace.weights, w);
+    w = workspace.weights;
+  }
   for (chunk.image = 0; chunk.image < s.batch; chunk.image += most_images) {
     chunk.images = chunk.image + most_images < s.batch ? most_images : s.batch - chunk.image;
     for (chunk.line = 0; chunk.line < s.out_height; chunk.line += most_lines) {
@@ -372,8 +383,8 @@ void conv2d_by_columns_backward_input(CudaContext& context, const conv2d_config&
                                           .c_stride = each,
                                           .a_leading = s.out_channels,
                                           .c_leading = row},
-                     workspace.columns, dy + first * s.out_channels, static_cast<const T*>(workspace.weights),
-                     fused_epilogue::none, nullptr, workspace.scratch);
+                     workspace.columns, dy + first * s.out_channels, w, fused_epilogue::none, nullptr,
+                     workspace.scratch);
       const bool finishes = chunk.line + chunk.lines == s.out_height;
       if (by_quads)
         detail::conv2d_gather<F, 4, T>(context, s, chunk, chunk.line > 0, finishes, dx, workspace.columns, residual);

@@ -1,7 +1,7 @@
 // Convolutions by cuDNN (cudnn.cuh), of half types, and of floats in TF32 that are not depthwise. The library wants
-// weights as [out, taps, in], images being NHWC: they are rearranged for it, and their gradient back, which moves a
-// weight's bytes twice more. That gradient is added up in float, and rounded to the type of the images before it is
-// stored as floats.
+// weights as [out, taps, in], images being NHWC: they are rearranged for it, unless they lie so (weight_by_channels),
+// and their gradient back, which moves a weight's bytes twice more. That gradient is added up in float, and rounded to
+// the type of the images before it is stored as floats.
 //
 //   if (conv2d_by_cudnn<relu>(context, config, y, x, w, bias, nullptr)) return;   // false: nothing has been done
 #pragma once
@@ -16,16 +16,16 @@ namespace graven::kernels {
 
 namespace detail {
 
-/// What a call of the library needs: its plan, or nullptr, weights in its order, and scratch.
+/// What a call of the library needs: its plan, or nullptr, room for weights in its order, and scratch.
 template <class T>
 struct Conv2dByCudnn {
   Conv2dByCudnn(CudaContext& context, const conv2d_config& s, CudnnResult result, bool adds_bias, bool applies_relu,
-                const void* image, const void* output, const void* bias) {
+                const void* image, const void* w, const void* output, const void* bias) {
     if (std::is_same_v<T, float> && (!s.tf32 || conv2d_is_depthwise(s))) return;
     const auto address = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p); };
     std::int64_t alignment = 16;
-    while ((address(image) | address(output) | address(bias)) % static_cast<std::uintptr_t>(alignment) != 0)
-      alignment /= 2;
+    const auto operands = address(image) | address(output) | address(bias) | (s.weight_by_channels ? address(w) : 0);
+    while (operands % static_cast<std::uintptr_t>(alignment) != 0) alignment /= 2;
     plan = context.library<Cudnn>().plan(context, {.result = result,
                                                    .shape = s,
                                                    .type = cudnn_type<T>,
@@ -33,12 +33,19 @@ struct Conv2dByCudnn {
                                                    .applies_relu = applies_relu,
                                                    .alignment = alignment});
     if (plan == nullptr) return;
-    const std::size_t of_weights = (static_cast<std::size_t>(conv2d_weights(s)) * sizeof(T) + 255) / 256 * 256;
+    const std::size_t of_weights =
+        s.weight_by_channels ? 0 : (static_cast<std::size_t>(conv2d_weights(s)) * sizeof(T) + 255) / 256 * 256;
     weights = static_cast<T*>(context.workspace(of_weights + plan->workspace_bytes()));
     scratch = reinterpret_cast<char*>(weights) + of_weights;
   }
-  void run(CudaContext& context, const void* image, const void* output, const void* bias) const {
-    context.library<Cudnn>().run(context, *plan, {.image = image, .weights = weights, .output = output, .bias = bias},
+  /// w in the library's order.
+  const T* ordered(CudaContext& context, const conv2d_config& s, const T* w) const {
+    if (s.weight_by_channels) return w;
+    conv2d_rearrange<false>(context, s, weights, w);
+    return weights;
+  }
+  void run(CudaContext& context, const void* image, const void* w, const void* output, const void* bias) const {
+    context.library<Cudnn>().run(context, *plan, {.image = image, .weights = w, .output = output, .bias = bias},
                                  scratch);
   }
 
@@ -55,11 +62,10 @@ bool conv2d_by_cudnn(CudaContext& context, const conv2d_config& s, T* y, const T
                      const plain_t<T>* residual) {
   constexpr bool applies = is_relu<Epilogue>, is_whole = applies || is_identity<Epilogue>;
   const bool adds_bias = is_whole && bias != nullptr;
-  const detail::Conv2dByCudnn<T> library(context, s, CudnnResult::y, adds_bias, applies, x, y,
+  const detail::Conv2dByCudnn<T> library(context, s, CudnnResult::y, adds_bias, applies, x, w, y,
                                          adds_bias ? bias : nullptr);
   if (library.plan == nullptr) return false;
-  detail::conv2d_rearrange<false>(context, s, library.weights, w);
-  library.run(context, x, y, adds_bias ? bias : nullptr);
+  library.run(context, x, library.ordered(context, s, w), y, adds_bias ? bias : nullptr);
   if constexpr (!is_whole) epilogue<Epilogue>(context, detail::conv2d_pixels(s), s.out_channels, y, bias, residual);
   return true;
 }
@@ -68,10 +74,9 @@ bool conv2d_by_cudnn(CudaContext& context, const conv2d_config& s, T* y, const T
 template <class Epilogue, class T>
 bool conv2d_by_cudnn_backward_input(CudaContext& context, const conv2d_config& s, T* dx, const T* dy, const T* w,
                                     const plain_t<T>* residual) {
-  const detail::Conv2dByCudnn<T> library(context, s, CudnnResult::dx, false, false, dx, dy, nullptr);
+  const detail::Conv2dByCudnn<T> library(context, s, CudnnResult::dx, false, false, dx, w, dy, nullptr);
   if (library.plan == nullptr) return false;
-  detail::conv2d_rearrange<false>(context, s, library.weights, w);
-  library.run(context, dx, dy, nullptr);
+  library.run(context, dx, library.ordered(context, s, w), dy, nullptr);
   epilogue<Epilogue, T>(context, s.batch * s.in_height * s.in_width, s.in_channels, dx, nullptr, residual);
   return true;
 }
@@ -79,9 +84,9 @@ bool conv2d_by_cudnn_backward_input(CudaContext& context, const conv2d_config& s
 /// The gradient of w.
 template <class T>
 bool conv2d_by_cudnn_backward_weight(CudaContext& context, const conv2d_config& s, float* dw, const T* dy, const T* x) {
-  const detail::Conv2dByCudnn<T> library(context, s, CudnnResult::dw, false, false, x, dy, nullptr);
+  const detail::Conv2dByCudnn<T> library(context, s, CudnnResult::dw, false, false, x, nullptr, dy, nullptr);
   if (library.plan == nullptr) return false;
-  library.run(context, x, dy, nullptr);
+  library.run(context, x, library.weights, dy, nullptr);
   detail::conv2d_rearrange<true>(context, s, dw, library.weights);
   return true;
 }

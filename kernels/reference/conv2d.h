@@ -3,7 +3,7 @@
 //   x [batch,in_height,in_width,in_channels], y [batch,out_height,out_width,out_channels];
 //   NCHW where config.channels_last is false
 //   w [out_channels,in_channels/groups,kernel_height,kernel_width], bias [out_channels] or nullptr:
-//   PyTorch's layout, not packed
+//   PyTorch's layout, not packed, or config.weight_by_channels
 //
 // Formulas: config/conv2d.h. Sums run in double whatever T is.
 //
@@ -33,6 +33,11 @@ inline std::int64_t input_offset(const conv2d_config& s, std::int64_t n, std::in
 inline std::int64_t output_offset(const conv2d_config& s, std::int64_t n, std::int64_t h, std::int64_t w,
                                   std::int64_t c) {
   return offset(s.channels_last, s.out_height, s.out_width, s.out_channels, n, h, w, c);
+}
+/// Element (o, i, tap) of w.
+inline std::int64_t weight_offset(const conv2d_config& s, std::int64_t o, std::int64_t i, std::int64_t tap) {
+  const std::int64_t in = s.in_channels / s.groups, taps = s.kernel_height * s.kernel_width;
+  return s.weight_by_channels ? (o * taps + tap) * in + i : (o * in + i) * taps + tap;
 }
 /// From one channel to the next.
 inline std::int64_t input_step(const conv2d_config& s) { return s.channels_last ? 1 : s.in_height * s.in_width; }
@@ -103,7 +108,7 @@ void conv2d(const conv2d_config& config, T* y, const plain_t<T>* x, const plain_
         }
         for (std::int64_t i = 0; i < group_in; ++i) {
           for (std::int64_t j = 0; j < count; ++j)
-            weights[j] = static_cast<double>(w[((o + j) * group_in + i) * taps + tap]);
+            weights[j] = static_cast<double>(w[conv2d_detail::weight_offset(config, o + j, i, tap)]);
           add_products(sums, met, x, i * input_step(s), count, weights);
         }
       }
@@ -142,7 +147,8 @@ void conv2d_backward_input(const conv2d_config& config, T* dx, const plain_t<T>*
         }
         for (std::int64_t o = 0; o < group_out; ++o) {
           for (std::int64_t j = 0; j < count; ++j)
-            weights[j] = static_cast<double>(w[((group * group_out + o) * group_in + c % group_in + j) * taps + tap]);
+            weights[j] = static_cast<double>(
+                w[conv2d_detail::weight_offset(config, group * group_out + o, c % group_in + j, tap)]);
           add_products(sums, met, dy, o * output_step(s), count, weights);
         }
       }

@@ -195,7 +195,11 @@ TEST(CudaConv2d, ForwardAndGradients) {
                        outputs = c.batch * c.out_height * c.out_width * c.out_channels;
     const std::int64_t weights = c.out_channels * c.in_channels / c.groups * c.kernel_height * c.kernel_width;
     const auto x = numbers<float>(inputs, 1), w = numbers<float>(weights, 2), bias = numbers<float>(c.out_channels, 3),
-               dy = numbers<float>(outputs, 4), residual = numbers<float>(outputs, 5);
+               dy = numbers<float>(outputs, 4), residual = numbers<float>(outputs, 5),
+               turned = oracle::by_channels(c, w);
+    conv2d_config by_channels = c;
+    by_channels.weight_by_channels = true;
+    const bool is_small = inputs <= 20000;
     const auto got = everywhere(
         [&](CudaContext& context, Memory& memory) {
           const float *dx = memory.in(x), *dw = memory.in(w), *ddy = memory.in(dy), *none = nullptr;
@@ -205,14 +209,22 @@ TEST(CudaConv2d, ForwardAndGradients) {
           conv2d<add>(context, c, sum, dx, dw, none, memory.in(residual));
           conv2d_backward_input(context, c, grad_x, ddy, dw);
           conv2d_backward_weight(context, c, grad_w, grad_b, ddy, dx);
+          float *turned_y = memory.out<float>(outputs), *turned_grad_x = memory.out<float>(inputs);
+          if (is_small) {
+            const float* dturned = memory.in(turned);
+            conv2d<relu>(context, by_channels, turned_y, dx, dturned, memory.in(bias));
+            conv2d_backward_input(context, by_channels, turned_grad_x, ddy, dturned);
+          }
           context.synchronize();
           memory.result(y, outputs);
           memory.result(sum, outputs);
           memory.result(grad_x, inputs);
           memory.result(grad_w, weights);
           memory.result(grad_b, c.out_channels);
+          memory.result(turned_y, outputs);
+          memory.result(turned_grad_x, inputs);
         },
-        inputs > 20000);
+        !is_small);
     const auto x64 = wide(x), w64 = wide(w), bias64 = wide(bias), dy64 = wide(dy), residual64 = wide(residual);
     std::vector<double> y(x64.size() + 1), sum, grad_x(static_cast<std::size_t>(inputs)),
         grad_w(static_cast<std::size_t>(weights)), grad_b(static_cast<std::size_t>(c.out_channels));
@@ -232,6 +244,10 @@ TEST(CudaConv2d, ForwardAndGradients) {
     expect_close(got[2], grad_x, tolerance_of::cuda_product.f32, "conv2d_backward_input");
     expect_close(got[3], grad_w, tolerance_of::cuda_weight.f32, "conv2d_backward_weight");
     expect_close(got[4], grad_b, tolerance_of::cuda_weight.f32, "gradient of the bias");
+    if (is_small) {
+      expect_close(got[5], y, tolerance, "conv2d, weight by channels");
+      EXPECT_EQ(got[6], got[2]) << "conv2d_backward_input, weight by channels";
+    }
   }
 }
 

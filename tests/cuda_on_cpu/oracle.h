@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/config/adafactor.h"
 #include "kernels/config/attention.h"
@@ -14,6 +15,18 @@
 #include "kernels/config/recurrent.h"
 
 namespace graven::kernels::oracle {
+
+/// A convolution's weight as [out, taps, in / groups], for a config of `weight_by_channels`.
+template <class T>
+std::vector<T> by_channels(const conv2d_config& c, const std::vector<T>& w) {
+  const std::int64_t in = c.in_channels / c.groups, taps = c.kernel_height * c.kernel_width;
+  std::vector<T> turned(w.size());
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(w.size()); ++i) {
+    const std::int64_t o = i / (in * taps), channel = i / taps % in, tap = i % taps;
+    turned[static_cast<std::size_t>((o * taps + tap) * in + channel)] = w[static_cast<std::size_t>(i)];
+  }
+  return turned;
+}
 
 void conv2d(const conv2d_config& c, double* y, const double* x, const double* w, const double* bias);
 void conv2d_backward_input(const conv2d_config& c, double* dx, const double* dy, const double* w);

@@ -9,6 +9,7 @@
 #include "codegen/lowering/lowering.h"
 #include "ir/diagnostic.h"
 #include "ir/ops.h"
+#include "ir/ops/shared.h"
 #include "ir/update_rule.h"
 #include "kernels/config/adafactor.h"
 #include "kernels/config/batch_norm.h"
@@ -321,7 +322,8 @@ bool is_covered(const ir::NodeView& node, Covers covers) {
     case Covers::parameter:
       return node.input_count() == 0 || node.input(0).dtype == DType::f32;
     case Covers::images:
-      return node.attributes().flag("channels_last") && all_f32(node);
+      return node.attributes().flag("channels_last") && !ir::ops::has_weight_by_channels(node.attributes()) &&
+             all_f32(node);
     case Covers::last_channels:
       return node.attributes().flag("channels_last");
     case Covers::packed:

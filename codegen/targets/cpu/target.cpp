@@ -29,7 +29,7 @@ Target make_cpu_target() {
                            "kernels/cpu/threads.h"};
   style.device_type = "runtime::HostDevice<Threads>";
   style.api_headers = {"runtime/host_device.h"};
-  style.team_headers = {"kernels/cpu/team.h", "runtime/collectives.h", "runtime/ranks.h"};
+  style.team_headers = {"kernels/config/team.h", "runtime/collectives.h", "runtime/ranks.h"};
   style.rank_headers = {"kernels/cpu/collectives.h", "runtime/collectives.h", "runtime/ranks.h"};
   style.words = {"release", "machine_limits", "measure_limits", "read_ticks"};
   style.scalar_math = "kernels/cpu/scalar_math.h";

@@ -39,6 +39,7 @@ Target make_cuda_target() {
                            .epilogues = kEpilogues,
                            .channels_last = kImages,
                            .half = kHalf,
+                           .orders_weights = true,
                            .attention_size = kernels::kMostAttentionSize,
                            .lower = lower_for_cuda,
                            .arena_bytes = planned_arena_bytes},

@@ -18,6 +18,11 @@ AttributeSpec epilogue_attribute() {
 
 TensorType checked_weight(const InferContext& c, std::size_t weight) {
   const TensorType& given = c.input(weight);
+  if (has_weight_by_channels(c.attributes)) {
+    c.require(!c.attributes.flag("packed"), "a weight is packed or by channels, not both");
+    require_rank(c, weight, 4, "weight");
+    return {given.dtype, weight_by_taps(given.shape)};
+  }
   if (!c.attributes.flag("packed")) return given;
   const Ints& list = c.attributes.integers("weight_shape");
   const Shape shape = Shape::of(checked_list(c, "weight_shape", list.size(), 0));
