@@ -99,11 +99,12 @@ if [[ $* != *-fsanitize=* && -n $source ]] && precompiled=$(headers "$@") && [ -
   export CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=1
 fi
 
-# What MPI adds to a command is for the two files of the run time that use it: all others are compiled as without.
+# What MPI adds to a command is for files that include it, two of the run time and CMake's own, with which it looks for
+# MPI: all others are compiled as without.
 without_mpi() {  # FILE WORDS: what is left of them, in `kept`
   local file=$1 word skips=''
   kept=("${@:2}")
-  if [[ -z $file || $file == */Unity/* ]] || grep -q '^#ifdef GRAVEN_MPI' "$file"; then return 0; fi
+  if [[ -z $file || $file == */Unity/* ]] || grep -q '<mpi.h>' "$file"; then return 0; fi
   kept=()
   for word in "${@:2}"; do
     if [ -n "$skips" ]; then
