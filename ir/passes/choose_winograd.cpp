@@ -51,9 +51,7 @@ void choose_winograd(Graph& graph, const PassOptions&) {
   Rewriter rewriter(graph);
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
-    bool all = !is_random(node);
-    for (ValueId v : node.inputs) all = all && (v == kNone || known(v));
-    for (ValueId v : node.outputs) known[v] = all;
+    follow_fixed(node, known);
     if (node.is(kConv2d) && known(node.inputs[1])) {
       if (const std::int64_t tile = winograd_tile({graph, node})) {
         node.op = &kConv2dWinograd;

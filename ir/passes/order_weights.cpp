@@ -24,9 +24,7 @@ void order_weights(Graph& graph, const PassOptions&) {
   Rewriter rewriter(graph);
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
-    bool all = !is_random(node);
-    for (ValueId v : node.inputs) all = all && (v == kNone || known(v));
-    for (ValueId v : node.outputs) known[v] = all;
+    follow_fixed(node, known);
     if (is_convolution(node) && node.attributes.flag_or("channels_last", false) && known(node.inputs[1]) &&
         !ops::has_weight_by_channels(node.attributes)) {
       const ValueId weight = node.inputs[1];

@@ -105,4 +105,12 @@ inline bool is_inference(const Graph& graph) { return graph.losses.empty() && gr
 /// Orders the nodes by phase, keeping their order within each.
 void sort_by_phase(Graph& graph);
 
+/// Of a node whose inputs' entries are known: its outputs are the same in each call where its inputs are, as fixed()
+/// has it of what is given.
+inline void follow_fixed(const Node& node, ByValue<bool>& known) {
+  bool all = !is_random(node);
+  for (ValueId v : node.inputs) all = all && (v == kNone || known(v));
+  for (ValueId v : node.outputs) known[v] = all;
+}
+
 }  // namespace graven::ir

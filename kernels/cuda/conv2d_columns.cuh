@@ -32,14 +32,14 @@ inline constexpr int kColumnPixels = 4;
 
 /// columns [pixels, row] of the output's pixels from `first` on; 0 outside the image. A thread has one place of a row
 /// (by channels: up to four neighbours), blockDim.y threads have neighbouring pixels.
-template <bool ByChannels, int lanes, class T>
+template <bool ByChannels, int Lanes, class T>
 __global__ void conv2d_columns_kernel(conv2d_config s, int first, int pixels, T* columns, const T* x) {
   const auto channels = static_cast<int>(s.in_channels), width = static_cast<int>(s.in_width),
              height = static_cast<int>(s.in_height), out_width = static_cast<int>(s.out_width),
              out_height = static_cast<int>(s.out_height), kernel_width = static_cast<int>(s.kernel_width),
              taps = static_cast<int>(s.kernel_height) * kernel_width, row = channels * taps;
   const int place =
-      (static_cast<int>(blockIdx.x) * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * lanes;
+      (static_cast<int>(blockIdx.x) * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * Lanes;
   if (place >= row) return;
   int channel, tap;
   if constexpr (ByChannels) {
@@ -62,7 +62,7 @@ __global__ void conv2d_columns_kernel(conv2d_config s, int first, int pixels, T*
        begin < pixels; begin += step) {
     const int line = (first + begin) / out_width;
     int at_x = first + begin - line * out_width, image = line / out_height, at_y = line - image * out_height;
-    T values[kColumnPixels][lanes];
+    T values[kColumnPixels][Lanes];
 #pragma unroll
     for (int k = 0; k < kColumnPixels; ++k) {
       const int in_y = at_y * stride_y + shift_y, in_x = at_x * stride_x + shift_x;
