@@ -55,6 +55,15 @@ target_precompile_headers(graven_test_headers PRIVATE ${GRAVEN_STANDARD_HEADERS}
 
 option(GRAVEN_ALL_TESTS "Build the tests that tests/run.sh runs with --all, too" OFF)
 
+# What tests compile emitted projects with where they do not say: as the tests themselves, unless all are asked for.
+# Samples, bits/, and what tests/emit builds with each compiler, are compiled as users' projects are.
+set(GRAVEN_PROJECT_COMPILER ${CMAKE_CXX_COMPILER})
+set(GRAVEN_PROJECT_COMPILER_IS_CLANG $<BOOL:$<CXX_COMPILER_ID:Clang>>)
+if(GRAVEN_TEST_LAUNCHER AND NOT GRAVEN_ALL_TESTS)
+  set(GRAVEN_PROJECT_COMPILER ${GRAVEN_TEST_COMPILER})
+  set(GRAVEN_PROJECT_COMPILER_IS_CLANG 1)
+endif()
+
 # What the sanitizers watch takes several times as long.
 set(GRAVEN_TEST_TIMEOUT 600)
 if(GRAVEN_SANITIZE)
@@ -71,7 +80,8 @@ set(GRAVEN_LONG_PROGRAMS emit networks targets)
 set(GRAVEN_COMPILES_ONCE frontend networks ops symbols)
 
 # What CMake, in a test, compiles emitted projects with.
-set(GRAVEN_COMPILE_ONCE CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_SOURCE_DIR}/tests/compile_once.sh)
+set(GRAVEN_COMPILE_ONCE CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_SOURCE_DIR}/tests/compile_once.sh
+    CXX=${GRAVEN_PROJECT_COMPILER})
 
 # Programs of a thousand small tests and more, whose tables take as long to make as a test to run: they are run in a few
 # processes, <program>/part_<number> (and so are those of tests/kernels).
@@ -104,8 +114,10 @@ foreach(directory ${TEST_DIRECTORIES})
   endif()
   add_executable(test_${name} ${sources})
   graven_test_options(test_${name})
-  set(variables ${GRAVEN_COMPILE_ONCE})
-  if(name IN_LIST GRAVEN_COMPILES_ONCE)
+  set(variables)
+  if(name STREQUAL emit)
+    set(variables ${GRAVEN_COMPILE_ONCE})
+  elseif(name IN_LIST GRAVEN_COMPILES_ONCE)
     set(variables CXXFLAGS=-O0)
     if(GRAVEN_TEST_LAUNCHER)
       list(APPEND variables CXX=${GRAVEN_TEST_COMPILER})
@@ -115,7 +127,9 @@ foreach(directory ${TEST_DIRECTORIES})
     graven_add_parts(${name} test_${name} "${variables}")
     continue()
   endif()
-  list(PREPEND variables ENVIRONMENT)
+  if(variables)
+    list(PREPEND variables ENVIRONMENT)
+  endif()
   if(name IN_LIST GRAVEN_LONG_PROGRAMS)
     list(APPEND variables COST ${GRAVEN_LONG_TEST})
   endif()

@@ -3,8 +3,9 @@
 # and the readers of data, is compiled once for all tests: through ccache, for which a project's place is nothing, and
 # with one namespace for Graven's text, which else has the project's name. What CMake compiles as one is compiled in
 # parts, which become one object. Not for projects that meet in one program.
-# Kernels are optimised a little, which takes half of the time, unless all tests are asked for (GRAVEN_ALL_TESTS): they
-# compute the same bits. As users compile them they are tested by tests/kernels, bits/ and the samples.
+# By clang++ nothing is optimised, by g++ kernels are a little, which takes half of the time, unless all tests are asked
+# for (GRAVEN_ALL_TESTS): they compute the same bits. As users compile them they are tested by tests/kernels, bits/ and
+# the samples.
 # The objects are kept in the folder EMITTED_OBJECTS, or in the build folder that the project lies in.
 set -eu
 above() {  # FILE FOLDER: the folder with that file, this one or the nearest above it
@@ -19,11 +20,17 @@ if [ -z "$objects" ]; then
   objects=${build:+$build/emitted_objects}
 fi
 if [ -z "$project" ] || [ -z "$objects" ] || ! command -v ccache >/dev/null; then exec "$@"; fi
+case $("$1" --version) in
+  *'Free Software Foundation'*) compiler=g++ little=-O1 ;;
+  *'clang version'*) compiler=clang++ little=-O0 ;;
+  *) compiler=other little=-O1 ;;
+esac
 command=() output='' source='' last=''
 for word in "$@"; do
   if [ -z "${GRAVEN_ALL_TESTS:-}" ]; then
     case $word in
-      -O[23]) word=-O1 ;;
+      -O[23]) word=$little ;;
+      -O[1g]) if [ $compiler = clang++ ]; then word=$little; fi ;;
       -fvect-cost-model=* | -fpeel-loops | -funswitch-loops) continue ;;
     esac
   fi
@@ -43,7 +50,7 @@ export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$project CCACHE_DIR=$objects
 # The files that CMake compiles as one: the project's own stay one, and each of the run time's, which are other ones in
 # other projects, is compiled by itself.
 own='' sources=()
-if [[ $source == */Unity/*.cxx && -n $output && $* != *-fsanitize=* ]]; then
+if [[ $source == */Unity/*.cxx && -n $output ]]; then
   while read -r include file; do
     [ "$include" = '#include' ] || continue
     case $file in
@@ -57,11 +64,11 @@ if [ -n "$own" ]; then
   printf %s "$own" >"$output.own.cpp"
 fi
 
-# What the files include of the standard library, precompiled by g++ with these options: half of their time. That they
-# include what they use is seen where they are compiled without it (tests/emit/hostile_names_test.cpp).
+# What the files include of the standard library, precompiled with these options: half of their time. That they include
+# what they use is seen where they are compiled without it (tests/emit/hostile_names_test.cpp).
 headers() {
-  local word name last='' options=() folder
-  if ! command -v flock >/dev/null || [[ $("$1" --version) != *'Free Software Foundation'* ]]; then return 0; fi
+  local word name last='' options=() folder file
+  if ! command -v flock >/dev/null || [ $compiler = other ]; then return 0; fi
   for word in "${command[@]:1}"; do
     case $last in -o | -c | -MT | -MF | -isystem)
       last=''
@@ -76,10 +83,15 @@ headers() {
   done
   folder=$(printf '%s ' "$1" "$(stat -Lc %Y "$(command -v "$1")")" "${options[@]}" | sha256sum | cut -c 1-16)
   folder=$objects/headers/$folder
+  file=$folder/std.h.gch
+  if [ $compiler = clang++ ]; then
+    file=$folder/std.h.pch
+    options+=(-fpch-instantiate-templates)
+  fi
   mkdir -p "$folder"
   (
     flock 9
-    if [ -e "$folder/std.h.gch.sum" ]; then exit; fi
+    if [ -e "$file.sum" ]; then exit; fi
     # To make them takes as long as they save in a few files.
     echo >>"$folder/uses"
     if [ "$(wc -l <"$folder/uses")" -lt 5 ]; then exit; fi
@@ -88,14 +100,17 @@ headers() {
       type_traits utility vector; do
       echo "#include <$name>"
     done >"$folder/std.h"
-    "$1" "${options[@]}" -DNDEBUG -x c++-header "$folder/std.h" -o "$folder/std.h.gch" &&
-      sha256sum <"$folder/std.h.gch" >"$folder/std.h.gch.sum"
+    "$1" "${options[@]}" -DNDEBUG -x c++-header "$folder/std.h" -o "$file" && sha256sum <"$file" >"$file.sum"
   ) 9>"$folder/lock"
-  if [ -e "$folder/std.h.gch.sum" ]; then printf '%s/std.h' "$folder"; fi
+  if [ -e "$file.sum" ]; then printf %s "$file"; fi
 }
 own_words=()
-if [[ $* != *-fsanitize=* && -n $source ]] && precompiled=$(headers "$@") && [ -n "$precompiled" ]; then
-  own_words=(-include "$precompiled" -fpch-preprocess)
+if [ -n "$source" ] && precompiled=$(headers "$@") && [ -n "$precompiled" ]; then
+  if [ $compiler = clang++ ]; then
+    own_words=(-include-pch "$precompiled")
+  else
+    own_words=(-include "${precompiled%.gch}" -fpch-preprocess)
+  fi
   export CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=1
 fi
 

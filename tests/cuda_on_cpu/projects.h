@@ -185,7 +185,7 @@ class Projects {
                                         "-Wno-unknown-pragmas"};
     if (finds_races_) {
       options.insert(options.end(), {"-fsanitize=thread", "-g1"});
-      if (GRAVEN_CXX_IS_CLANG)
+      if (GRAVEN_PROJECTS_ARE_OF_CLANG)
         options.insert(options.end(), {"-mllvm", "-tsan-distinguish-volatile"});
       else
         options.emplace_back("--param=tsan-distinguish-volatile=1");
