@@ -26,10 +26,14 @@ SLOW=(
   cuda_projects/CudaProjects.LeNetInfers                 # as LeNetTrains
   cuda_projects/CudaProjects.MobileNetV2Trains           # as cuda_jit/All/CudaNetworks, and LeNetTrains
   cuda_projects/CudaProjects.NvccCompilesThem
-  cuda_projects/CudaProjects.PolynomialFitUpdatesInBackward  # as PolynomialFit, and emit/...UpdateInBackward...
+  cuda_projects/CudaProjects.PolynomialFit               # as MyLinear and LeNetTrains
+  cuda_projects/CudaProjects.PolynomialFitUpdatesInBackward
+  emit/Blocks.WhereTooMuchIsLeftAreWrittenOut            # as AreFunctionsThatComputeWhatWasRecorded
   emit/Evaluation.TheLossOfTheLastSamplesIsTheirsHoweverLabelsGetToIt  # as ...WithIgnoredLabelsAndClassWeights
   emit/Processors/CrossCompiled.*/riscv64                # as aarch64
   emit/Versions.CompiledByHandLiveInOneProcess           # as AsSharedLibraries
+  emit/Versions.TrainingsWithinLibrariesOfAHostLiveInOneProcess
+  emit/Versions.WithinLibrariesOfAHostLiveInOneProcess
   samples/05_resnet18                                    # as 03_lenet and 04_mobilenet_v2
   samples/06_style_transfer
   samples/07_gpt2                                        # as emit/ and cuda_jit/ have it
