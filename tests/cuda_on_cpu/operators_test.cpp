@@ -103,13 +103,13 @@ Computed run_on_cuda(const ir::Graph& graph, const std::vector<TensorData>& inpu
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string file = entry.path().filename().string();
     if (!file.ends_with(".cu")) continue;
-    run({GRAVEN_CXX, "-std=c++20", "-O0", "-w", "-I.",
+    run({GRAVEN_PROJECT_COMPILER, "-std=c++20", "-O0", "-w", "-I.",
          std::string("-I") + GRAVEN_SOURCE_DIR + "/tests/cuda_on_cpu/include", "-include",
          GRAVEN_PRECOMPILED "/device.h", "-x", "c++", "-c", file, "-o", file + ".o"},
         folder);
     objects.push_back(file + ".o");
   }
-  std::vector<std::string> link = {GRAVEN_CXX};
+  std::vector<std::string> link = {GRAVEN_PROJECT_COMPILER};
   link.insert(link.end(), objects.begin(), objects.end());
   const std::string library = std::string(GRAVEN_BINARY_DIR) + "/libgraven.a";
   link.insert(link.end(), {GRAVEN_EMULATOR, library, "-lpthread", "-rdynamic", "-o", "host"});

@@ -795,7 +795,7 @@ TEST(CudaProjects, TheDocumentedCommandBuildsAProgram) {
   ASSERT_NE(begin, std::string::npos);
   std::size_t end = docs.find('\n', begin);
   while (docs[end - 1] == '\\') end = docs.find('\n', end + 1);  // the command goes on
-  const std::string command = GRAVEN_CXX + docs.substr(begin + 7, end - begin - 7);
+  const std::string command = GRAVEN_PROJECT_COMPILER + docs.substr(begin + 7, end - begin - 7);
   run({"/usr/bin/env", std::string("GRAVEN=") + GRAVEN_SOURCE_DIR, std::string("GRAVEN_BUILD=") + GRAVEN_BINARY_DIR,
        "bash", "-c", command},
       folder);

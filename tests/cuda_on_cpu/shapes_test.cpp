@@ -149,7 +149,8 @@ TEST(CudaResample, EveryMode) {
   };
   for (std::int64_t mode = kResampleNearest; mode <= kResampleArea; ++mode)
     for (const bool align : {false, true})
-      for (const auto& [in, out] : {Sizes{4, 8}, Sizes{9, 4}, Sizes{1, 3}, Sizes{5, 1}}) {
+      for (const Sizes& sizes : {Sizes{4, 8}, Sizes{9, 4}, Sizes{1, 3}, Sizes{5, 1}}) {
+        const std::int64_t in = sizes.in, out = sizes.out;
         const resample_config config{.outer = 3,
                                      .in = in,
                                      .out = out,
