@@ -141,8 +141,8 @@ class Stages {
 
 bool has_stages(const Graph& graph) {
   const auto found = graph.config.lower_bound(std::string(kStageOf));
-  return !graph.optimizers.empty() && !graph.losses.empty() && found != graph.config.end() &&
-         found->first.starts_with(kStageOf);
+  const bool trains = !graph.optimizers.empty() && !graph.losses.empty();
+  return (trains || graph.flag(kStagedEvaluation)) && found != graph.config.end() && found->first.starts_with(kStageOf);
 }
 
 std::int32_t count_stages(const Graph& graph) {

@@ -14,7 +14,10 @@ namespace graven::ir {
 /// Prefix of keys of Graph::config, integers: behind it stands the path of a module, which is part of that stage.
 inline constexpr std::string_view kStageOf = "stage_of.";
 
-/// Whether the graph trains, and has stages.
+/// Flag of Graph::config, of the evaluation beside a graph that trains with stages: it runs in these, too.
+inline constexpr std::string_view kStagedEvaluation = "staged_evaluation";
+
+/// Whether the graph has stages, and trains, or is the evaluation of one that does.
 bool has_stages(const Graph& graph);
 
 /// How many stages there are; 1 where has_stages() says no. User error where a stage is no integer of at least 0, or

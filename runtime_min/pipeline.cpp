@@ -210,31 +210,42 @@ void StagePipeline::hand_out() {
   model_.weights_changed();
 }
 
-/// The first rank has what their owners have, and replicas what the first one has: running statistics are each one's
-/// own while it trains, and behind a checkpoint those that it holds.
+/// The first rank has what their owners have, and replicas what the first one has: behind a checkpoint those running
+/// statistics that it holds.
 void StagePipeline::bring_to_first() {
   if (ranks_.size() == 1) return;
+  share_statistics();
   model_.weights_needed();
   for (const std::vector<Held>* list : {&weights_, &states_})
     for (const Held& held : *list)
       if (held.changes && !held.stages.empty()) ranks_.bring(held.stages[0], 0, held.variable);
-  for (const Held& held : weights_) {
-    if (!held.changes) continue;
-    for (const int stage : held.stages)
-      for (int rank = stage + stages(); rank < ranks_.size(); rank += stages()) ranks_.bring(0, rank, held.variable);
-  }
   model_.weights_changed();
 }
 
-/// Every rank has all weights: each then evaluates samples of its own.
-void StagePipeline::bring_to_all() {
-  if (ranks_.size() == 1) return;
+void StagePipeline::share_statistics() {
+  if (replicas() == 1) return;
   model_.weights_needed();
-  for (const Held& held : weights_) {
-    if (!held.stages.empty()) ranks_.bring(held.stages[0], 0, held.variable);
-    ranks_.broadcast(held.variable.data, held.variable.bytes());
-  }
+  for (const Held& held : weights_)
+    if (held.changes && has(held)) Ranks::peers().broadcast(held.variable.data, held.variable.bytes());
   model_.weights_changed();
+}
+
+void StagePipeline::evaluate(std::int64_t parts, const StageParts& part, const EvaluatedPart& result) {
+  const auto own_slots = std::int64_t{slots()};
+  std::vector<StagePart> under_way(static_cast<std::size_t>(own_slots));
+  for (std::int64_t p = 0; p < parts + own_slots; ++p) {
+    const auto slot = static_cast<int>(p % own_slots);
+    StagePart& own = under_way[static_cast<std::size_t>(slot)];
+    if (p >= own_slots) result(p - own_slots, model_.evaluated(stage_, slot, own));
+    messages_->finish_sending(slot);
+    if (p >= parts) continue;
+    own = part(p, slot);
+    model_.prepare(slot, own);
+    receive(slot, Crossing::Phase::evaluate);
+    model_.evaluate(stage_, slot);
+    send(slot, Crossing::Phase::evaluate);
+  }
+  model_.end_step();
 }
 
 bool StagePipeline::has_gradient(const std::string& parameter) const {

@@ -14,8 +14,16 @@
 //   pipeline.start(weights, states, 600);
 //   loss = pipeline.step(parts, [&](std::int64_t part, int slot) { return StagePart{...}; });
 //
+// An evaluation goes through the stages likewise, forward alone: a stage that waits for no gradient has as many parts
+// under way as it has slots.
+//
+//   pipeline.evaluate(batches, [&](std::int64_t batch, int slot) { return StagePart{...}; }, add_up);
+//
 // Where there are more ranks than stages, each stage has several, its replicas: rank r runs stage r % S of replica r /
 // S, on parts of its own, and a gradient is the mean over the replicas (all_reduce, over Ranks::peers()).
+//
+// A rank holds what its stage has: the first one gets the others' weights and states for a checkpoint, in the host's
+// memory, and hands out what it has read.
 //
 // A parameter that several stages read has one that owns it, the first: what the others add to its gradient flows there
 // part by part, and behind the update they get its new value.
@@ -36,7 +44,7 @@ namespace graven::runtime {
 /// A value that one stage makes and another reads, of the part in a slot.
 struct Crossing {
   /// It is there behind this phase of `from`, and read in that of `to`; of the update, it is there once that has begun.
-  enum class Phase { forward, backward, update } phase;
+  enum class Phase { forward, backward, update, evaluate } phase;
   int from, to;
   void* data;
   std::size_t bytes;
@@ -92,7 +100,11 @@ class StagedModel {
   /// of them; then the update.
   virtual void begin_update(int stage) = 0;
   virtual void update(int stage) = 0;
-  /// The step is over: waits for what it has given to a device.
+  /// What the stage has of an evaluation of the part that a slot has.
+  virtual void evaluate(int stage, int slot) = 0;
+  /// What it has computed of it: 0 of what another stage does.
+  virtual Evaluation evaluated(int stage, int slot, const StagePart& part) = 0;
+  /// The step, or the evaluation, is over: waits for what it has given to a device.
   virtual void end_step() {}
   /// In the same order on all ranks, with the part's sizes.
   virtual const std::vector<Crossing>& crossings(int slot) = 0;
@@ -112,7 +124,8 @@ class StagePipeline final : public Pipeline {
   double step(std::int64_t parts, const StageParts& part, double* numbers) override;
   void hand_out() override;
   void bring_to_first() override;
-  void bring_to_all() override;
+  void share_statistics() override;
+  void evaluate(std::int64_t parts, const StageParts& part, const EvaluatedPart& result) override;
   bool has_gradient(const std::string& parameter) const override;
 
  private:

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <deque>
 #include <exception>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -62,6 +63,13 @@ struct EpochStep {
   std::int64_t finished = 0;  ///< of its parts
 };
 
+/// The samples of a call of the evaluation: rows below `count` are those from `first` on, the others are sample
+/// `other`.
+struct EvaluationCall {
+  std::int64_t first, count, rows, other;
+  bool is_looked_at;  ///< its labels, too: else only its loss
+};
+
 class Trainer {
  public:
   Trainer(TrainableModel& model, TrainingOptions options, const Arguments& arguments)
@@ -90,7 +98,9 @@ class Trainer {
   void resume();
   bool train_epoch();
   void finish_step(const EpochStep& step);
+  std::vector<EvaluationCall> evaluation_calls(std::int64_t batch) const;
   std::optional<Evaluation> evaluate();
+  Evaluation total_of(const std::vector<EvaluationCall>& calls, const std::vector<double>& results) const;
   void finish_epoch(const Stopwatch& watch);
   void begin_next_epoch();
   void watch_loss(double loss);
@@ -105,8 +115,13 @@ class Trainer {
   void share_weights();
   void share_out(std::span<const Variable> variables, const std::string& file);
   void collect_weights();
-  /// Of a pipeline: the inputs of the part that a slot has.
-  Batch& batch_of(int slot) { return slot == 0 ? *batch_ : under_way_[static_cast<std::size_t>(slot - 1)]; }
+  /// Of all slots, the one of a program that is no pipeline, with memory for so many samples.
+  std::vector<Batch> make_batches(const std::vector<TensorDescription>& inputs, std::int64_t most) const {
+    std::vector<Batch> batches;
+    for (int slot = 0; slot < (pipeline_ != nullptr ? pipeline_->slots() : 1); ++slot)
+      batches.emplace_back(inputs, most);
+    return batches;
+  }
   void agree_on_stop();
   void warn(const std::string& text) const;
   static Ranks::Traffic take_traffic();
@@ -152,8 +167,7 @@ class Trainer {
   std::optional<BatchSource> source_, test_source_;
   std::vector<std::int64_t> sizes_, test_sizes_;  ///< what the symbols stand for in data_ and test_
   std::vector<TensorDescription> inputs_, test_inputs_;
-  std::optional<Batch> batch_, test_batch_;  ///< the latter where test_ has other sizes
-  std::vector<Batch> under_way_;             ///< of a pipeline, besides batch_
+  std::vector<Batch> batches_, test_batches_;  ///< by slot; the latter where test_ has other sizes
   LearningRates rates_{model_};
   std::vector<Variable> numbers_;  ///< results of the last step, besides the loss
   std::vector<double> sums_;       ///< of a step's parts: of the loss, and of those
@@ -351,7 +365,6 @@ void Trainer::share_out(std::span<const Variable> variables, const std::string& 
 /// it trains. Behind this the run is the one that a checkpoint goes on with.
 void Trainer::share_weights() {
   if (ranks_.size() == 1) return;
-  if (pipeline_ != nullptr) return pipeline_->bring_to_all();
   model_.weights_needed();
   for (const Variable& v : weights_)
     if (v.cut.is_cut())
@@ -371,10 +384,11 @@ void Trainer::require_same_program() {
 void Trainer::require_same_run() {
   if (ranks_.size() == 1) return;
   std::vector<std::byte> bytes;
-  const std::int64_t n = data_->size(), rows = std::min(batch_->samples(), n);
-  source_->fill(*batch_, rows, [&](std::int64_t i) { return i * (n / rows); });
+  const Batch& batch = batches_.front();
+  const std::int64_t n = data_->size(), rows = std::min(batch.samples(), n);
+  source_->fill(batches_.front(), rows, [&](std::int64_t i) { return i * (n / rows); });
   for (std::size_t t = 0; t < inputs_.size(); ++t)
-    if (inputs_[t].batched) bytes.insert(bytes.end(), batch_->row(t, 0), batch_->row(t, rows));
+    if (inputs_[t].batched) bytes.insert(bytes.end(), batch.row(t, 0), batch.row(t, rows));
   ranks_.require_same("the training set", std::to_string(n) + " samples, SHA-256 of some " + sha256(bytes));
   ranks_.require_same("the options",
                       "epochs " + std::to_string(options_.epochs) + ", steps " + std::to_string(options_.steps) +
@@ -531,7 +545,7 @@ bool Trainer::train_epoch() {
     if (runs_ahead) {
       begun.push_back(step);
       for (std::int64_t part = 0; part < parts; ++part) {
-        const StagePart own = part_of(part, *batch_);
+        const StagePart own = part_of(part, batches_.front());
         model_.begin_step(own.inputs, own.batch, own.numbers);
         ++parts_under_way;
         while (parts_under_way > 1) finish_part();
@@ -542,10 +556,11 @@ bool Trainer::train_epoch() {
     std::fill(sums_.begin(), sums_.end(), 0.0);
     if (pipeline_ != nullptr) {
       sums_[0] = pipeline_->step(
-          parts, [&](std::int64_t part, int slot) { return part_of(part, batch_of(slot)); }, sums_.data() + 1);
+          parts, [&](std::int64_t part, int slot) { return part_of(part, batches_[static_cast<std::size_t>(slot)]); },
+          sums_.data() + 1);
     } else {
       for (std::int64_t part = 0; part < parts; ++part) {
-        const StagePart own = part_of(part, *batch_);
+        const StagePart own = part_of(part, batches_.front());
         const auto make = [&] { sums_[0] += model_.step(own.inputs, own.batch, own.numbers); };
         if (profiler_)
           profiler_->measure(make, own.batch);
@@ -666,89 +681,128 @@ void Trainer::follow_plateaus(const std::optional<Evaluation>& evaluation, doubl
   std::fflush(stdout);
 }
 
+/// Of the batches of the held-out set, and behind them of those that find what the rows of the last one add that are no
+/// samples of their own, where it cannot be filled.
+std::vector<EvaluationCall> Trainer::evaluation_calls(std::int64_t batch) const {
+  const std::int64_t n = test_->size();
+  std::vector<EvaluationCall> calls;
+  for (std::int64_t first = 0; first < n; first += batch) {
+    // A fixed batch that the last samples do not fill: the first of them stands in the other rows.
+    const std::int64_t count = std::min(batch, n - first);
+    calls.push_back({first, count, description_.batch_is_symbolic ? count : batch, first, true});
+  }
+  if (calls.empty()) return calls;
+  const EvaluationCall last = calls.back();
+  if (last.rows == last.count || description_.ignorable_labels >= 0) return calls;
+  // A batch of that sample alone says what it adds there.
+  calls.push_back({last.first, 0, last.rows, last.first, false});
+  if (last.count == 1) return calls;
+  // A mean or a sum over samples is the same whatever fills the batch. Another loss is told by this: of one sample
+  // alone, whose copies fill it, nothing else is to be known.
+  calls.push_back({last.first, last.count, last.rows, last.first + 1, false});
+  calls.push_back({last.first, 0, last.rows, last.first + 1, false});
+  return calls;
+}
+
 std::optional<Evaluation> Trainer::evaluate() {
   if (!test_source_ || !description_.has_evaluation || options_.eval_every == 0 || !epoch_is_due(options_.eval_every))
     return std::nullopt;
-  Evaluation total;
-  Batch& held_out = test_batch_ ? *test_batch_ : *batch_;
-  const std::int64_t n = test_->size(), batch = held_out.samples();
-  test_source_->fill_shared(held_out);
+  std::vector<Batch>& held_out = test_batches_.empty() ? batches_ : test_batches_;
+  for (Batch& batch : held_out) test_source_->fill_shared(batch);
   model_.resize(test_sizes_.data());
-  share_weights();
-  // Each batch on one rank. Where all ranks have to make the same calls, one that has none in the last round takes the
-  // first batch, of which nothing comes; and all make the call with which one of them finds what a row adds.
-  const bool together = description_.shares_parameters, is_cut = n % batch != 0 && !description_.batch_is_symbolic;
-  const std::int64_t at_once = pipeline_ != nullptr ? ranks_.size() : replicas();
-  for (std::int64_t round = 0; round < n; round += batch * at_once) {
-    const std::int64_t place = round + (pipeline_ != nullptr ? ranks_.rank() : replica()) * batch;
-    const bool joins = place < n, is_last = round + batch * at_once >= n;
-    if (!joins && !together) break;
-    const std::int64_t first = joins ? place : 0;
-    const std::int64_t count = std::min(batch, n - first), rows = description_.batch_is_symbolic ? count : batch;
-    test_source_->fill(held_out, rows, [&](std::int64_t i) { return i < count ? first + i : first; });
-    // A fixed batch that the last samples do not fill: the first of them stands in the other rows.
-    const bool filled = rows > count, ignored = filled && description_.ignorable_labels >= 0;
-    if (ignored) {
+  const std::int64_t n = test_->size(), batch = held_out.front().samples(), batches = (n + batch - 1) / batch;
+  const std::vector<EvaluationCall> calls = evaluation_calls(batch);
+  // Each batch on one replica. Where all ranks have to make the same calls, one that has none in the last round takes
+  // the first batch, of which nothing comes; and all make those that find what a row adds.
+  const bool together = description_.shares_parameters;
+  std::vector<std::size_t> own;  // those that this rank makes
+  for (std::int64_t round = 0; round < batches; round += replicas())
+    if (const std::int64_t place = round + replica(); place < batches || together)
+      own.push_back(place < batches ? static_cast<std::size_t>(place) : 0);
+  const bool has_last = (batches - 1) % replicas() == replica();
+  for (auto c = static_cast<std::size_t>(batches); c < calls.size(); ++c)
+    if (has_last || together) own.push_back(c);
+  const StepNumbers numbers{
+      .learning_rates = rates_.values().data(), .step = state_.step + 1, .seed = state_.seed};  // nobody reads them
+  const auto part_of = [&](std::size_t c, Batch& to) {
+    const EvaluationCall& call = calls[c];
+    test_source_->fill(to, call.rows, [&](std::int64_t i) { return i < call.count ? call.first + i : call.other; });
+    if (call.rows > call.count && description_.ignorable_labels >= 0) {
       const auto labels = static_cast<std::size_t>(description_.ignorable_labels);
-      held_out.set_rows(description_.inputs, labels, count, description_.inputs[labels].ignored);
+      to.set_rows(description_.inputs, labels, call.count, description_.inputs[labels].ignored);
     }
-    const Evaluation part = model_.evaluate(held_out.pointers(), rows, count);
-    if (together && is_last && is_cut && (!filled || !joins) && description_.ignorable_labels < 0)
-      for (int calls = n % batch > 1 ? 3 : 1; calls > 0; --calls) model_.evaluate(held_out.pointers(), rows, 0);
-    if (!joins) break;
-    total.correct += part.correct;
-    total.labels += part.labels;
-    double loss_sum = part.loss_sum;
-    if (ignored) {
+    return StagePart{to.pointers(), call.rows, numbers, call.is_looked_at ? call.count : 0};
+  };
+  // Of each call its loss, right answers and labels: added up in the order of the batches, by whatever ranks.
+  std::vector<double> results(3 * calls.size(), 0.0);
+  const auto keep = [&](std::int64_t i, const Evaluation& result) {
+    const std::size_t c = own[static_cast<std::size_t>(i)];
+    const std::int64_t owner = std::min(static_cast<std::int64_t>(c), batches - 1) % replicas();
+    if (owner != replica() || !counts()) return;
+    double* const at = results.data() + 3 * c;
+    at[0] = result.loss_sum;
+    at[1] = static_cast<double>(result.correct);
+    at[2] = static_cast<double>(result.labels);
+  };
+  if (pipeline_ != nullptr) {
+    pipeline_->share_statistics();
+    pipeline_->evaluate(
+        std::ssize(own),
+        [&](std::int64_t i, int slot) {
+          return part_of(own[static_cast<std::size_t>(i)], held_out[static_cast<std::size_t>(slot)]);
+        },
+        keep);
+  } else {
+    share_weights();
+    for (std::int64_t i = 0; i < std::ssize(own) && stop_signal() == 0; ++i) {
+      const StagePart part = part_of(own[static_cast<std::size_t>(i)], held_out.front());
+      keep(i, model_.evaluate(part.inputs, part.batch, part.count));
+    }
+  }
+  ranks_.sum(results.data(), results.size());
+  agree_on_stop();
+  for (Batch& own_batch : batches_) source_->fill_shared(own_batch);
+  model_.resize(sizes_.data());
+  if (stop_signal() != 0) return std::nullopt;
+  return total_of(calls, results);
+}
+
+/// `results`: of each call its loss, right answers and labels.
+Evaluation Trainer::total_of(const std::vector<EvaluationCall>& calls, const std::vector<double>& results) const {
+  Evaluation total;
+  const auto loss_of = [&](std::size_t c) { return results[3 * c]; };
+  for (std::size_t c = 0; c < calls.size() && calls[c].is_looked_at; ++c) {
+    const EvaluationCall& call = calls[c];
+    total.correct += static_cast<std::int64_t>(results[3 * c + 1]);
+    total.labels += static_cast<std::int64_t>(results[3 * c + 2]);
+    double loss_sum = loss_of(c);
+    if (call.rows > call.count && description_.ignorable_labels >= 0) {
       // The loss is that of the samples alone. Of a mean, evaluate() has made a sum over all rows.
-      if (!description_.loss_is_sum) loss_sum *= static_cast<double>(count) / static_cast<double>(rows);
-    } else if (filled) {
-      const auto loss_with = [&](const auto& place_of) {
-        test_source_->fill(held_out, rows, place_of);
-        return model_.evaluate(held_out.pointers(), rows, 0).loss_sum;
-      };
-      // A batch of that sample alone says what it adds there.
-      const double part_of_batch = static_cast<double>(rows - count) / static_cast<double>(rows);
-      const double share = loss_with([&](std::int64_t) { return first; }) * part_of_batch;
+      if (!description_.loss_is_sum) loss_sum *= static_cast<double>(call.count) / static_cast<double>(call.rows);
+    } else if (call.rows > call.count) {
+      const double part_of_batch = static_cast<double>(call.rows - call.count) / static_cast<double>(call.rows);
+      const double share = loss_of(c + 1) * part_of_batch;
       std::string unknown =
-          std::isfinite(share) ? "" : "of a batch of sample " + std::to_string(first) + " alone is not finite";
+          std::isfinite(share) ? "" : "of a batch of sample " + std::to_string(call.first) + " alone is not finite";
       loss_sum -= share;
-      if (count > 1) {
-        // A mean or a sum over samples is the same whatever fills the batch. Another loss is told by this: of one
-        // sample alone, whose copies fill it, nothing else is to be known.
-        const double others = loss_with([&](std::int64_t i) { return i < count ? first + i : first + 1; });
-        const double other_share = loss_with([&](std::int64_t) { return first + 1; }) * part_of_batch;
+      if (call.count > 1) {
+        const double others = loss_of(c + 2), other_share = loss_of(c + 3) * part_of_batch;
         const double apart = std::abs(loss_sum - (others - other_share));
-        if (unknown.empty() && !(apart <= 1e-5 * (std::abs(part.loss_sum) + std::abs(others))))
+        if (unknown.empty() && !(apart <= 1e-5 * (std::abs(loss_of(c)) + std::abs(others))))
           unknown = "is neither a mean nor a sum over the samples";
       }
       if (!unknown.empty()) {
-        std::fprintf(stderr,
-                     "warning: the test loss leaves out the last %lld of %lld samples: they do not fill a batch of "
-                     "%lld, and the loss %s\n",
-                     static_cast<long long>(count), static_cast<long long>(n), static_cast<long long>(rows),
-                     unknown.c_str());
-        if (first == 0)
-          total = {.loss_sum = std::nan(""), .samples = count, .correct = total.correct, .labels = total.labels};
+        warn("the test loss leaves out the last " + std::to_string(call.count) + " of " +
+             std::to_string(test_->size()) + " samples: they do not fill a batch of " + std::to_string(call.rows) +
+             ", and the loss " + unknown);
+        if (call.first == 0)
+          total = {.loss_sum = std::nan(""), .samples = call.count, .correct = total.correct, .labels = total.labels};
         break;
       }
     }
     total.loss_sum += loss_sum;
-    total.samples += count;
-    if (stop_signal() != 0) break;
+    total.samples += call.count;
   }
-  if (!counts()) total = {};
-  double sums[] = {total.loss_sum, static_cast<double>(total.samples), static_cast<double>(total.correct),
-                   static_cast<double>(total.labels)};
-  ranks_.sum(sums, 4);
-  total = {.loss_sum = sums[0],
-           .samples = static_cast<std::int64_t>(sums[1]),
-           .correct = static_cast<std::int64_t>(sums[2]),
-           .labels = static_cast<std::int64_t>(sums[3])};
-  agree_on_stop();
-  source_->fill_shared(*batch_);
-  model_.resize(sizes_.data());
-  if (stop_signal() != 0) return std::nullopt;
   return total;
 }
 
@@ -945,12 +999,9 @@ int Trainer::run() {
   rates_.start(state_);
   if (const std::optional<std::int64_t> last = last_step()) rates_.require(*last, state_.step);
   const std::int64_t most = std::max(state_.batch, description_.batch_is_symbolic ? state_.batch : description_.batch);
-  batch_.emplace(inputs_, most);
-  if (test_ && test_sizes_ != sizes_) test_batch_.emplace(test_inputs_, most);
-  if (pipeline_ != nullptr)
-    for (int slot = 1; slot < pipeline_->slots(); ++slot) under_way_.emplace_back(inputs_, most);
-  source_->fill_shared(*batch_);
-  for (Batch& batch : under_way_) source_->fill_shared(batch);
+  batches_ = make_batches(inputs_, most);
+  if (test_ && test_sizes_ != sizes_) test_batches_ = make_batches(test_inputs_, most);
+  for (Batch& batch : batches_) source_->fill_shared(batch);
   model_.resize(sizes_.data());
   require_same_run();
   // Only now that nothing is wrong with the run; its first weights may be an old checkpoint's.
@@ -1028,15 +1079,11 @@ int Trainer::run() {
 void Trainer::bench() {
   state_.lr = options_.lr;
   start();
-  load_initial_weights(arguments_.given("weights"));
+  if (pipeline_ == nullptr || ranks_.is_first()) load_initial_weights(arguments_.given("weights"));
   rates_.start(state_);
-  batch_.emplace(description_.inputs, options_.batch);
-  batch_->randomize(description_.inputs, options_.seed);
-  if (pipeline_ != nullptr) {
-    for (int slot = 1; slot < pipeline_->slots(); ++slot)
-      under_way_.emplace_back(description_.inputs, options_.batch).randomize(description_.inputs, options_.seed);
-    pipeline_->hand_out();
-  }
+  batches_ = make_batches(description_.inputs, options_.batch);
+  for (Batch& batch : batches_) batch.randomize(description_.inputs, options_.seed);
+  if (pipeline_ != nullptr) pipeline_->hand_out();
   Timings timings(options_.bench > 0 ? static_cast<std::size_t>(options_.bench) : 200'000);
   double first = 0;
   const Stopwatch total;
@@ -1051,11 +1098,11 @@ void Trainer::bench() {
           numbers.parts,
           [&](std::int64_t part, int slot) {
             numbers.part = part;
-            return StagePart{batch_of(slot).pointers(), options_.batch, numbers};
+            return StagePart{batches_[static_cast<std::size_t>(slot)].pointers(), options_.batch, numbers};
           },
           nullptr);
     } else {
-      model_.step(batch_->pointers(), options_.batch, numbers);
+      model_.step(batches_.front().pointers(), options_.batch, numbers);
     }
     const double seconds = watch.seconds();
     state_.step += 1;
@@ -1104,8 +1151,8 @@ void Trainer::profile() {
   start();
   load_initial_weights(arguments_.given("weights"));
   rates_.start(state_);
-  batch_.emplace(description_.inputs, options_.batch);
-  batch_->randomize(description_.inputs, options_.seed);
+  batches_ = make_batches(description_.inputs, options_.batch);
+  batches_.front().randomize(description_.inputs, options_.seed);
   begin_profile(options_.batch, {});
   for (; !profiler_->is_done(); ++state_.step) {
     rates_.set(state_.step);
@@ -1115,7 +1162,7 @@ void Trainer::profile() {
                         .parts = options_.accumulation_steps};
     for (; numbers.part < numbers.parts; ++numbers.part) {
       numbers.draw = state_.step * numbers.parts + numbers.part + 1;
-      profiler_->measure([&] { model_.step(batch_->pointers(), options_.batch, numbers); }, options_.batch);
+      profiler_->measure([&] { model_.step(batches_.front().pointers(), options_.batch, numbers); }, options_.batch);
     }
     profiler_->end_step();
   }

@@ -99,14 +99,16 @@ struct Evaluation {
   std::int64_t labels = 0;
 };
 
-/// A part of a step's batch, as step() of a model takes it.
+/// A part of a step's batch, as step() of a model takes it; or a batch of an evaluation, as evaluate() does.
 struct StagePart {
   const void* const* inputs;
   std::int64_t batch;
   StepNumbers numbers;
+  std::int64_t count = 0;  ///< of an evaluation
 };
 /// Gives a part, whose inputs stay where they are until the slot gets another one.
 using StageParts = std::function<StagePart(std::int64_t part, int slot)>;
+using EvaluatedPart = std::function<void(std::int64_t part, const Evaluation& result)>;
 
 /// How ranks train a model that has stages, each rank one of them (runtime/pipeline.h). Every rank calls each function
 /// at the same place.
@@ -128,8 +130,11 @@ class Pipeline {
   virtual void hand_out() = 0;
   /// The reverse: the first rank has all weights and states as they are.
   virtual void bring_to_first() = 0;
-  /// Every rank has all weights, to evaluate with.
-  virtual void bring_to_all() = 0;
+  /// All replicas have the running statistics of the first one: they are each one's own while it trains.
+  virtual void share_statistics() = 0;
+  /// Evaluates so many parts, of this rank's replica; behind share_statistics(). `result` gets, of each in turn, what
+  /// this rank computes of it.
+  virtual void evaluate(std::int64_t parts, const StageParts& part, const EvaluatedPart& result) = 0;
   /// Whether this rank is the one that has the gradient of a parameter: the first replica's of the stage that owns it.
   virtual bool has_gradient(const std::string& parameter) const = 0;
 };

@@ -12,6 +12,7 @@
 #include "ir/passes/passes.h"
 #include "ir/rank_layout.h"
 #include "ir/sharding.h"
+#include "ir/stages.h"
 
 namespace graven::codegen {
 
@@ -102,12 +103,19 @@ std::shared_ptr<const Evaluation> make_evaluation(const ir::Graph& given, const 
   // transformed weights are not worth.
   passes.disabled.emplace_back("prepare_weights");
   passes.disabled.emplace_back("choose_winograd");
-  // Ranks evaluate with the parts that they train.
+  // Ranks evaluate with the parts that they train, and in the same stages.
+  auto& config = evaluation->graph.config;
+  const bool staged = ir::has_stages(lowered);
   for (const auto& [key, value] : lowered.config)
-    if (key == ir::kTensorParallel || key == ir::kLayoutsChosen || key.starts_with(ir::kLayoutOf))
-      evaluation->graph.config[key] = value;
+    if (key == ir::kTensorParallel || key == ir::kLayoutsChosen || key.starts_with(ir::kLayoutOf) ||
+        (staged && key.starts_with(ir::kStageOf)))
+      config[key] = value;
+  if (staged) config[std::string(ir::kStagedEvaluation)] = true;
   ir::finish_passes(evaluation->graph, passes);
-  evaluation->graph.config.clear();
+  std::erase_if(config, [&](const auto& entry) {
+    return !staged || (entry.first != ir::kStagedEvaluation && !entry.first.starts_with(ir::kStageOf));
+  });
+  if (staged) ir::sort_by_stage(evaluation->graph);
   gather_shards(evaluation->graph, lowered);
   separate_constants(evaluation->graph, lowered);
   evaluation->plan = make_plan(evaluation->graph, target_named(options.target), /*keep_results=*/true);

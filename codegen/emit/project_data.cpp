@@ -146,8 +146,11 @@ class Builder {
                                [](const ir::Gradient& g) { return g.sum != ir::kNone; });
     out_.names.accumulates = accumulates_;
     if (ir::has_stages(graph) && !options.jit_entry) {
-      stage_of_ = stages_of_project(graph);
       out_.pipeline.pipeline = true;
+      staged_.emplace(StagedGraph{graph, plan, values_, stages_of_project(graph)});
+      if (evaluation)
+        staged_evaluation_.emplace(StagedGraph{evaluation->graph, evaluation->plan, *evaluation_values_,
+                                               stages_of_project(evaluation->graph)});
     }
     describe_ranks(graph, options, out_.names, style_);
     if (out_.names.training)
@@ -179,7 +182,7 @@ class Builder {
     evaluation_results();
     out_.names.api_headers = style_.api_headers;
     calls();
-    if (is_pipeline()) describe_pipeline(graph_, plan_, values_, stage_of_, out_.pipeline);
+    if (is_pipeline()) describe_pipeline(*staged_, staged_evaluation_ ? &*staged_evaluation_ : nullptr, out_.pipeline);
     program();
     out_.names.kernel_flags = kKernelFlags;
     out_.names.kernel_flags_of_gnu = kKernelFlagsOfGnu;
@@ -584,7 +587,7 @@ class Builder {
     for (const ir::Loss& l : graph_.losses)
       if (graph_.type(l.value).shape.numel() == ir::Dim(1)) {
         out_.training.losses.push_back(loss_text(graph_, values_, l.value));
-        out_.training.losses.back().stage = stage_of(l.value);
+        if (is_pipeline()) out_.training.losses.back().stage = stage_of(*staged_, l.value);
       }
     // What the program's log shows beside the loss: the other results of one number. Of several losses each is one.
     std::vector<std::string> logged, shown;
@@ -596,7 +599,7 @@ class Builder {
         if (named.count(static_cast<std::int32_t>(i))) shown.push_back(std::to_string(logged.size()));
         logged.push_back(fmt::format("results[{}]", i));
         out_.pipeline.numbers_of_stages.push_back(loss_text(graph_, values_, v));
-        out_.pipeline.numbers_of_stages.back().stage = stage_of(v);
+        if (is_pipeline()) out_.pipeline.numbers_of_stages.back().stage = stage_of(*staged_, v);
       }
     }
     out_.training.logs_results = !logged.empty();
@@ -629,6 +632,7 @@ class Builder {
     bool sums = !losses.empty();
     for (const ir::ValueId loss : losses) {
       out_.training.evaluation_losses.push_back(loss_text(graph, values, loss));
+      if (is_pipeline()) out_.training.evaluation_losses.back().stage = stage_of(evaluated_in_stages(), loss);
       bool sum = false;
       for (const ir::Node& n : graph.nodes) {
         if (n.outputs.empty() || root(plan, loss) != n.outputs[0]) continue;
@@ -695,6 +699,7 @@ class Builder {
                                     .expression = values.expression(kept),
                                     .writable = values.writable_expression_in("", kept),
                                     .storage = std::max<std::int64_t>(1, type.shape.numel().maximum())});
+    if (is_pipeline()) out_.training.scores.back().stage = stage_of(evaluated_in_stages(), kept);
     out_.training.has_accuracy = true;
     out_.training.score_type = public_type(type.dtype);
     out_.training.label_input = input - graph.inputs.begin();
@@ -791,7 +796,7 @@ class Builder {
       const std::string name(ir::name(phase));
       const std::vector<Call>& list = calls.phases[phase];
       const std::vector<std::string> parts =
-          is_pipeline() ? add_stages(main, others, name, title(phase), phase, list)
+          is_pipeline() ? add_stages(main, others, "Calls", name, title(phase), phase, list)
                         : add_function(main, others, "model", "Calls", name, title(phase), list, split);
       out_.calls.functions.push_back({name, parts});
       const bool of_last_part = phase == ir::Phase::update && accumulates_;
@@ -801,8 +806,16 @@ class Builder {
     out_.calls.has_prepare = calls.phases.count(ir::Phase::prepare) != 0;
     if (split || is_pipeline()) main.headers.clear();
     out_.calls.split = split;
-    out_.files.push_back(std::move(main));
     if (evaluation_) {
+      out_.calls.evaluation_call_count = call_count(evaluation);
+      out_.calls.evaluation_flops_text = quantity(evaluation_->plan.flops, "FLOP");
+      out_.calls.evaluation_bytes_text = quantity(evaluation_->plan.bytes, "B");
+    }
+    if (evaluation_ && is_pipeline())
+      out_.calls.evaluation_parts = add_stages(main, others, "EvaluationCalls", "evaluate", double_rule("evaluate"),
+                                               ir::Phase::forward, evaluation.phases[ir::Phase::forward]);
+    out_.files.push_back(std::move(main));
+    if (evaluation_ && !is_pipeline()) {
       const std::vector<Call>& list = evaluation.phases[ir::Phase::forward];
       const std::vector<std::string> own = includes(!evaluation.functors.empty(), evaluation.headers);
       const bool long_evaluation = written_calls(evaluation, written_.evaluation_functions) > kCallsPerFile;
@@ -811,9 +824,6 @@ class Builder {
       out_.calls.evaluation_parts = add_function(file, others, "evaluation", "EvaluationCalls", "evaluate",
                                                  double_rule("evaluate"), list, long_evaluation);
       if (long_evaluation) file.headers.clear();
-      out_.calls.evaluation_call_count = call_count(evaluation);
-      out_.calls.evaluation_flops_text = quantity(evaluation_->plan.flops, "FLOP");
-      out_.calls.evaluation_bytes_text = quantity(evaluation_->plan.bytes, "B");
       out_.files.push_back(std::move(file));
     }
     for (ModelFile& f : others) out_.files.push_back(std::move(f));
@@ -925,20 +935,14 @@ class Builder {
   // ---- stages of a pipeline
 
   bool is_pipeline() const { return out_.pipeline.pipeline; }
-  /// The stage that makes a value; 0 where it is no pipeline, or no stage does.
-  std::int32_t stage_of(ir::ValueId v) const {
-    if (!is_pipeline()) return 0;
-    for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
-      if (std::count(graph_.nodes[n].outputs.begin(), graph_.nodes[n].outputs.end(), root(plan_, v)) != 0)
-        return stage_of_[n];
-    return 0;
-  }
+  const StagedGraph& evaluated_in_stages() const { return staged_evaluation_ ? *staged_evaluation_ : *staged_; }
 
-  /// A phase as calls of the stages' parts of it, each in its stage's file. Returns the parts' names, in the order in
-  /// which they run.
-  std::vector<std::string> add_stages(ModelFile& main, std::vector<ModelFile>& files, const std::string& name,
-                                      const std::string& title, ir::Phase phase, const std::vector<Call>& list) {
-    FunctionText function{.owner = "Calls", .name = name, .title = title};
+  /// A phase as calls of the stages' parts of it, each in its stage's file. `owner`: whose functions they are, the
+  /// training's or the evaluation's. Returns the parts' names, in the order in which they run.
+  std::vector<std::string> add_stages(ModelFile& main, std::vector<ModelFile>& files, const char* owner,
+                                      const std::string& name, const std::string& title, ir::Phase phase,
+                                      const std::vector<Call>& list) {
+    FunctionText function{.owner = owner, .name = name, .title = title};
     const std::int32_t count = ir::count_stages(graph_);
     std::vector<std::string> seconds;
     if (phase == ir::Phase::update)
@@ -948,7 +952,8 @@ class Builder {
         out_.pipeline.stages.push_back(
             {.number = stage, .path = fmt::format("stage_{}{}", stage, style_.model_extension)});
       StageText& text = out_.pipeline.stages[at(stage)];
-      std::string& own = phase == ir::Phase::forward    ? text.forward
+      std::string& own = name == "evaluate"             ? text.evaluate
+                         : phase == ir::Phase::forward  ? text.forward
                          : phase == ir::Phase::backward ? text.backward
                                                         : text.update;
       own = fmt::format("{}_stage_{}", name, stage);
@@ -966,7 +971,7 @@ class Builder {
         std::string words = part;
         std::replace(words.begin(), words.end(), '_', ' ');
         file->functions.push_back(
-            {.owner = "Calls", .name = part, .title = double_rule(words), .groups = groups(calls, 0, calls.size())});
+            {.owner = owner, .name = part, .title = double_rule(words), .groups = groups(calls, 0, calls.size())});
       };
       if (phase == ir::Phase::update && out_.pipeline.has_norms) {
         text.norms = fmt::format("norms_stage_{}", stage);
@@ -1091,7 +1096,7 @@ class Builder {
   ProjectData out_;
   BlockCalls written_;
   std::int64_t batch_ = 1;
-  std::vector<std::int32_t> stage_of_;  ///< by node, of a pipeline
+  std::optional<StagedGraph> staged_, staged_evaluation_;  ///< of a pipeline
   std::string name_, batch_symbol_, optimizer_text_;
   std::string counted_;  ///< the batch symbol, or one that is called so and is no input's first dimension
 };

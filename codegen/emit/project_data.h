@@ -131,6 +131,7 @@ struct LossText {
 struct ScoresText {
   std::string element = {}, dtype = {}, maxima = {}, tested = {}, expression = {}, writable = {};
   std::int64_t storage = 1;
+  std::int32_t stage = 0;  ///< of a pipeline: that makes them
 };
 
 struct TrainingText {
@@ -194,14 +195,17 @@ struct PhaseText {
 struct StageText {
   std::int32_t number = 0;
   std::string path = {}, forward = {}, backward = {}, update = {};  ///< its file; its functions
-  std::string norms = {};  ///< and the first round of its updates, where there are two
-  std::string line = {};   ///< what stages.h says of it
+  std::string norms = {};     ///< and the first round of its updates, where there are two
+  std::string evaluate = {};  ///< and what it has of an evaluation that is a function of its own
+  std::string line = {};      ///< what stages.h says of it
 };
 
 struct PipelineText {
   bool pipeline = false;
   std::vector<StageText> stages = {};
-  std::vector<std::string> crossings = {}, stage_variables = {}, stage_arenas = {};  ///< lines of stages.h
+  /// Lines of stages.h.
+  std::vector<std::string> crossings = {}, evaluation_crossings = {}, stage_variables = {}, stage_gradients = {},
+                           stage_arenas = {}, evaluation_arenas = {};
   std::vector<LossText> numbers_of_stages = {};  ///< results of one number each, which the log has beside the loss
   bool has_norms = false;  ///< stages send one another something behind the first round of updates
 };

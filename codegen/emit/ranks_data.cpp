@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "codegen/emit/text.h"
@@ -23,8 +25,8 @@ struct ArenaRange {
 
 /// What of the arena a stage's calls touch, in order. Nothing else of it becomes memory in a process that runs this
 /// stage.
-std::vector<ArenaRange> arena_of(const ir::Graph& graph, const Plan& plan,
-                                 const std::vector<std::int32_t>& stage_of_node, std::int32_t stage) {
+std::vector<ArenaRange> arena_of(const StagedGraph& staged, std::int32_t stage) {
+  const Plan& plan = staged.plan;
   std::vector<ArenaRange> touched;
   const auto touch = [&](std::int32_t buffer) {
     if (buffer < 0) return;
@@ -32,8 +34,8 @@ std::vector<ArenaRange> arena_of(const ir::Graph& graph, const Plan& plan,
     touched.push_back({b.offset, b.offset + b.bytes});
   };
   for (const Step& step : plan.steps) {
-    if (stage_of_node[at(step.node)] != stage) continue;
-    const ir::Node& node = graph.nodes[at(step.node)];
+    if (staged.stage_of_node[at(step.node)] != stage) continue;
+    const ir::Node& node = staged.graph.nodes[at(step.node)];
     for (const auto* list : {&node.inputs, &node.outputs})
       for (const ir::ValueId v : *list)
         if (v != ir::kNone)
@@ -49,6 +51,59 @@ std::vector<ArenaRange> arena_of(const ir::Graph& graph, const Plan& plan,
     else
       ranges.back().end = std::max(ranges.back().end, r.end);
   return ranges;
+}
+
+std::int64_t bytes_of(const std::vector<ArenaRange>& ranges) {
+  std::int64_t bytes = 0;
+  for (const ArenaRange& r : ranges) bytes += r.end - r.offset;
+  return bytes;
+}
+
+/// By parameter, the stages whose calls touch its gradient.
+std::map<ir::ValueId, std::set<std::int32_t>> stages_of_gradients(const StagedGraph& staged) {
+  std::map<ir::ValueId, std::set<std::int32_t>> found;
+  for (const Step& step : staged.plan.steps) {
+    const ir::Node& node = staged.graph.nodes[at(step.node)];
+    for (const auto* list : {&node.inputs, &node.outputs})
+      for (const ir::ValueId v : *list)
+        if (v != ir::kNone)
+          if (const Placement& p = staged.plan.placements[at(root(staged.plan, v))]; p.home == Home::gradient)
+            found[p.parameter].insert(staged.stage_of_node[at(step.node)]);
+  }
+  return found;
+}
+
+void require_received(const StagedGraph& staged) {
+  const ir::Graph& graph = staged.graph;
+  const ir::Uses uses(graph);
+  for (const ir::Node& node : graph.nodes)
+    for (const ir::ValueId v : node.inputs)
+      if (v != ir::kNone && uses.maker(v) >= 0 && !node.is(ir::kReceive))
+        if (const std::int32_t from = staged.stage_of_node[at(uses.maker(v))],
+            to = staged.stage_of_node[at(&node - graph.nodes.data())];
+            from != to)
+          throw UserError(fmt::format("set_stage: stage {} of {} reads '{}' of stage {}, which it has not received", to,
+                                      graph.name, graph.value(v).name, from))
+              .note("stages need the passes split_stages and settle_stages");
+}
+
+/// `phase`: whether the lines say of which phase it is.
+std::vector<std::string> crossing_lines(const StagedGraph& staged, const char* macro, bool phase) {
+  const auto& [graph, plan, values, stages] = staged;
+  std::vector<std::string> lines;
+  for (const ir::Crossing& c : ir::crossings(graph)) {
+    const ir::ValueId v = root(plan, c.value);
+    const ir::TensorType& type = graph.type(v);
+    if (plan.placements[at(v)].home != Home::arena)
+      throw UserError(fmt::format("set_stage: '{}' {} is no value of the arena: it cannot go from stage {} to {}",
+                                  graph.value(v).name, type.to_string(), c.from, c.to));
+    if (plan.placements[at(v)].buffer < 0) continue;
+    lines.push_back(fmt::format("{}({}, {}, {}{}, sizeof({}) * static_cast<std::size_t>({}))  // {}", macro, c.from,
+                                c.to, phase ? fmt::format("{}, ", ir::name(c.phase)) : "", values.expression(v),
+                                element_type(type.dtype), values.dimension(type.shape.numel(), "size."),
+                                comment_text(type.to_string() + " " + graph.value(v).name)));
+  }
+  return lines;
 }
 
 /// "model.transformer.h.{0,1}": the modules that have the stage.
@@ -118,47 +173,58 @@ std::vector<std::string> part_lines(const ir::Graph& graph) {
   return lines;
 }
 
-void describe_pipeline(const ir::Graph& graph, const Plan& plan, const ValueNames& values,
-                       const std::vector<std::int32_t>& stage_of_node, PipelineText& text) {
-  const ir::Uses uses(graph);
-  for (const ir::Node& node : graph.nodes)
-    for (const ir::ValueId v : node.inputs)
-      if (v != ir::kNone && uses.maker(v) >= 0 && !node.is(ir::kReceive))
-        if (const std::int32_t from = stage_of_node[at(uses.maker(v))],
-            to = stage_of_node[at(&node - graph.nodes.data())];
-            from != to)
-          throw UserError(fmt::format("set_stage: stage {} of {} reads '{}' of stage {}, which it has not received", to,
-                                      graph.name, graph.value(v).name, from))
-              .note("stages need the passes split_stages and settle_stages");
-  for (const ir::Crossing& c : ir::crossings(graph)) {
-    const ir::ValueId v = root(plan, c.value);
-    const ir::TensorType& type = graph.type(v);
-    if (plan.placements[at(v)].home != Home::arena)
-      throw UserError(fmt::format("set_stage: '{}' {} is no value of the arena: it cannot go from stage {} to {}",
-                                  graph.value(v).name, type.to_string(), c.from, c.to));
-    if (plan.placements[at(v)].buffer < 0) continue;
-    text.crossings.push_back(fmt::format(
-        "GRAVEN_CROSSING({}, {}, {}, {}, sizeof({}) * static_cast<std::size_t>({}))  // {}", c.from, c.to,
-        ir::name(c.phase), values.expression(v), element_type(type.dtype),
-        values.dimension(type.shape.numel(), "size."), comment_text(type.to_string() + " " + graph.value(v).name)));
+std::int32_t stage_of(const StagedGraph& staged, ir::ValueId value) {
+  const ir::ValueId v = root(staged.plan, value);
+  if (const ir::NodeId maker = ir::Uses(staged.graph).maker(v); maker >= 0) return staged.stage_of_node[at(maker)];
+  const std::vector<std::int32_t> have = ir::stages_of_variables(staged.graph)[at(v)];
+  return have.empty() ? 0 : have.front();
+}
+
+void describe_pipeline(const StagedGraph& training, const StagedGraph* evaluation, PipelineText& text) {
+  const ir::Graph& graph = training.graph;
+  require_received(training);
+  text.crossings = crossing_lines(training, "GRAVEN_CROSSING", true);
+  std::vector<std::vector<std::int32_t>> evaluate_with;
+  if (evaluation != nullptr) {
+    require_received(*evaluation);
+    text.evaluation_crossings = crossing_lines(*evaluation, "GRAVEN_EVALUATION_CROSSING", false);
+    evaluate_with = ir::stages_of_variables(evaluation->graph);
   }
-  const std::vector<std::vector<std::int32_t>> have = ir::stages_of_variables(graph);
-  const auto add = [&](ir::ValueId v) {
-    std::string line =
-        fmt::format("GRAVEN_STAGES({}, {}", string_literal(graph.value(v).name), ir::is_changed(graph, v));
-    for (const std::int32_t s : have[at(v)]) line += fmt::format(", {}", s);
-    text.stage_variables.push_back(line + ")");
+  const auto line_of = [](const char* macro, const std::string& name, const std::string& changes, const auto& stages) {
+    std::string line = fmt::format("{}({}{}", macro, string_literal(name), changes);
+    for (const std::int32_t s : stages) line += fmt::format(", {}", s);
+    return line + ")";
   };
-  for (const ir::ValueId v : values.stored()) add(v);
-  for (const ir::ValueId v : graph.states) add(v);
+  const auto add = [&](const std::string& name, bool changes, std::vector<std::int32_t> stages) {
+    if (evaluation != nullptr)
+      if (const ir::ValueId v = evaluation->graph.find(name); v != ir::kNone)
+        for (const std::int32_t s : evaluate_with[at(v)])
+          if (std::find(stages.begin(), stages.end(), s) == stages.end()) stages.push_back(s);
+    text.stage_variables.push_back(line_of("GRAVEN_STAGES", name, changes ? ", true" : ", false", stages));
+  };
+  const std::vector<std::vector<std::int32_t>> have = ir::stages_of_variables(graph);
+  for (const ir::ValueId v : training.values.stored()) add(graph.value(v).name, ir::is_changed(graph, v), have[at(v)]);
+  if (evaluation != nullptr)
+    for (const ir::ValueId v : evaluation->values.stored())
+      if (const std::string& name = evaluation->graph.value(v).name; graph.find(name) == ir::kNone)
+        add(name, false, {});
+  for (const ir::ValueId v : graph.states) add(graph.value(v).name, ir::is_changed(graph, v), have[at(v)]);
+  // A device's memory is taken as it is asked for, so that there a stage asks for what is its own alone.
+  const bool on_device = training.plan.target->style.on_device;
+  if (on_device)
+    for (const auto& [parameter, stages] : stages_of_gradients(training))
+      text.stage_gradients.push_back(line_of("GRAVEN_STAGES_OF_GRADIENT", graph.value(parameter).name, "", stages));
+  const auto add_arena = [&](const char* macro, std::int32_t stage, const std::vector<ArenaRange>& ranges,
+                             std::vector<std::string>& lines) {
+    for (const ArenaRange& r : ranges)
+      if (on_device) lines.push_back(fmt::format("{}({}, {}, {})", macro, stage, r.offset, r.end - r.offset));
+    return bytes_of(ranges);
+  };
   for (StageText& stage : text.stages) {
-    std::int64_t bytes = 0;
-    for (const ArenaRange& r : arena_of(graph, plan, stage_of_node, stage.number)) {
-      bytes += r.end - r.offset;
-      // Memory of a device is taken as it is asked for, so that there a stage asks for these alone.
-      if (plan.target->style.on_device)
-        text.stage_arenas.push_back(fmt::format("GRAVEN_ARENA({}, {}, {})", stage.number, r.offset, r.end - r.offset));
-    }
+    std::int64_t bytes = add_arena("GRAVEN_ARENA", stage.number, arena_of(training, stage.number), text.stage_arenas);
+    if (evaluation != nullptr)
+      bytes = std::max(bytes, add_arena("GRAVEN_EVALUATION_ARENA", stage.number, arena_of(*evaluation, stage.number),
+                                        text.evaluation_arenas));
     stage.line = fmt::format("{:>5}  {:<12}  {:>15}  {:>19}  {}", stage.number, stage.path,
                              std::ssize(text.stages) - stage.number, bytes, modules_of(graph, stage.number));
   }

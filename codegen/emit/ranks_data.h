@@ -23,9 +23,20 @@ void describe_ranks(const ir::Graph& graph, const EmitOptions& options, ProjectN
 /// What params.h says of variables of which each rank has a part.
 std::vector<std::string> part_lines(const ir::Graph& graph);
 
+/// A graph that runs in stages: a training's, or its evaluation's.
+struct StagedGraph {
+  const ir::Graph& graph;
+  const Plan& plan;
+  const ValueNames& values;
+  std::vector<std::int32_t> stage_of_node;
+};
+
+/// The stage that makes a value; of a variable, the first that has it; 0 where none does.
+std::int32_t stage_of(const StagedGraph& staged, ir::ValueId value);
+
 /// What stages.h says: of each stage that is listed, of what goes from one to another, and of who has which variables.
-/// User error where a stage reads what it has not received.
-void describe_pipeline(const ir::Graph& graph, const Plan& plan, const ValueNames& values,
-                       const std::vector<std::int32_t>& stage_of_node, PipelineText& text);
+/// `evaluation`: nullptr where the forward phase is the evaluation. User error where a stage reads what it has not
+/// received.
+void describe_pipeline(const StagedGraph& training, const StagedGraph* evaluation, PipelineText& text);
 
 }  // namespace graven::codegen

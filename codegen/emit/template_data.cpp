@@ -33,7 +33,7 @@ GRAVEN_WORDS(MemoryText, parameter_lines, part_lines, nests, parameter_count, pa
              has_prepared, has_states, example_path, inline_constants, plan, evaluation_plan, plans, evaluates_apart)
 GRAVEN_WORDS(GroupText, lr, schedule, plateau)
 GRAVEN_WORDS(LossText, expression, element, stage)
-GRAVEN_WORDS(ScoresText, element, dtype, maxima, tested, expression, writable, storage)
+GRAVEN_WORDS(ScoresText, element, dtype, maxima, tested, expression, writable, storage, stage)
 GRAVEN_WORDS(TrainingText, groups, plateaus, has_schedule, group_count, learning_rates, losses, evaluation_losses,
              loss_literal, accumulation_steps, scales_loss, scales_gradients, unscaled_gradients, loss_scale,
              first_loss_scale, skipped, optimizers_of_groups, logs_results, logged_results, shown_results, random,
@@ -44,8 +44,9 @@ GRAVEN_WORDS(CallText, comment, lines)
 GRAVEN_WORDS(CallGroup, banner, calls)
 GRAVEN_WORDS(FunctionText, owner, name, head, parameters, title, parts, groups)
 GRAVEN_WORDS(PhaseText, name, parts)
-GRAVEN_WORDS(StageText, number, path, forward, backward, update, norms, line)
-GRAVEN_WORDS(PipelineText, pipeline, stages, crossings, stage_variables, stage_arenas, numbers_of_stages, has_norms)
+GRAVEN_WORDS(StageText, number, path, forward, backward, update, norms, evaluate, line)
+GRAVEN_WORDS(PipelineText, pipeline, stages, crossings, evaluation_crossings, stage_variables, stage_gradients,
+             stage_arenas, evaluation_arenas, numbers_of_stages, has_norms)
 GRAVEN_WORDS(ModelFile, is_main, headers, copy_header, functions)
 GRAVEN_WORDS(CallsText, config_headers, config_structs, configs, evaluation_configs, functors, libraries,
              wrapped_configs, uses_configs, has_functors, split, relu_trait, call_count, unit, flops_text, bytes_text,

@@ -279,7 +279,8 @@ void require_operators(const Graph& graph) {
 void cross_stages(Graph& graph, bool settles) { Split(graph, settles).run(); }
 
 void split_stages(Graph& graph, const PassOptions&) {
-  require_operators(graph);
+  // An evaluation may leave a stage nothing to do: a dropout is one of training alone.
+  if (!graph.flag(kStagedEvaluation)) require_operators(graph);
   cross_stages(graph, false);
 }
 

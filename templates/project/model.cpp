@@ -50,6 +50,9 @@ const Program program = {
 {% if has_norms %}
       {"@{ stage.norms }@", [](const Step& step) { Calls(step).@{ stage.norms }@(); }},
 {% endif %}
+{% if evaluates_apart %}
+      {"@{ stage.evaluate }@", [](const EvaluationStep& step) { EvaluationCalls(step).@{ stage.evaluate }@(); }},
+{% endif %}
       {"@{ stage.update }@", [](const Step& step) { Calls(step).@{ stage.update }@(); }}}{% endfor %}}{% endif %}};
 {% endif %}
 

@@ -241,6 +241,9 @@ struct Program {
 {% if has_norms %}
     Phase<Step> norms;
 {% endif %}
+{% if evaluates_apart %}
+    Phase<EvaluationStep> evaluate;
+{% endif %}
     Phase<Step> update;
   } stages[@{ length(stages) }@];
 {% endif %}

@@ -114,11 +114,28 @@ struct Lenet : nn::Graph<Lenet> {
   }
 };
 
+/// The loss is a mean over samples of which the program knows none that it could leave out.
+struct Fit : nn::Graph<Fit> {
+  nn::Linear in = child("in", nn::Linear(kFeatures, 20)), out = child("out", nn::Linear(20, 3));
+  optim::SGD optimizer;
+  Fit() : optimizer(Mlp::parameters_of({in, out}), {.lr = 0.05, .momentum = 0.9}) {
+    in.set_stage(0);
+    out.set_stage(1);
+    add_optimizer(optimizer);
+  }
+  Tensor build(Tensor images, Tensor targets) {
+    Tensor loss = mse_loss(out(tanh(in(images))), targets);
+    loss.backward();
+    return loss;
+  }
+};
+
 struct Project {
   const char* name;
   int stages;
 };
-constexpr Project kProjects[] = {{"mlp", 3}, {"lenet", 2}, {"gpt2", 2}};
+constexpr Project kProjects[] = {{"mlp", 3}, {"lenet", 2}, {"gpt2", 2}, {"fit", 2}};
+constexpr std::int64_t kHeldOut = 11;  ///< samples: the last batch has three
 
 const tests::Workplace kPlace("pipeline_work");
 
@@ -127,33 +144,48 @@ class PipelineProjects : public testing::Test {
   static void SetUpTestSuite() {
     kPlace.begin();
     write_data(work() / "mlp_data/train", kSamples, 1);
-    write_data(work() / "mlp_data/test", 11, 2);
+    write_data(work() / "mlp_data/test", kHeldOut, 2);
     std::mt19937 random(3);
-    for (const char* field : {"tokens", "targets"}) {
-      std::string bytes;
-      for (std::int64_t i = 0; i < kSamples * kLength; ++i) {
-        const std::int64_t token = random() % kVocabulary;
-        bytes.append(reinterpret_cast<const char*>(&token), sizeof token);
+    for (const auto& [split, samples] : {std::pair("train", kSamples), std::pair("test", kHeldOut)}) {
+      for (const char* field : {"tokens", "targets"}) {
+        std::string bytes;
+        for (std::int64_t i = 0; i < samples * kLength; ++i) {
+          // Some positions have a label that the loss leaves out.
+          const bool ignored = *field == 't' && field[1] == 'a' && i % 7 == 3;
+          const std::int64_t token = ignored ? -100 : static_cast<std::int64_t>(random() % kVocabulary);
+          bytes.append(reinterpret_cast<const char*>(&token), sizeof token);
+        }
+        write_npy(work() / "gpt2_data" / split / (std::string(field) + ".npy"), runtime::DType::i64, {samples, kLength},
+                  bytes);
       }
-      write_npy(work() / "gpt2_data/train" / (std::string(field) + ".npy"), runtime::DType::i64, {kSamples, kLength},
-                bytes);
+      std::string images, labels;
+      for (std::int64_t i = 0; i < samples; ++i) {
+        labels += static_cast<char>(i % kClasses);
+        for (std::int64_t p = 0; p < kPixels * kPixels; ++p)
+          images += static_cast<char>(random() % 128 + (p / 48 == i % kClasses ? 100 : 0));
+      }
+      write_npy(work() / "lenet_data" / split / "images.npy", runtime::DType::u8, {samples, 1, kPixels, kPixels},
+                images);
+      write_npy(work() / "lenet_data" / split / "labels.npy", runtime::DType::u8, {samples}, labels);
+      for (const auto& [field, width] : {std::pair("images", kFeatures), std::pair("targets", std::int64_t{3})}) {
+        std::string bytes;
+        for (std::int64_t i = 0; i < samples * width; ++i) {
+          const float number = static_cast<float>(random() % 2000) / 1000.0f - 1.0f;
+          bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
+        }
+        write_npy(work() / "fit_data" / split / (std::string(field) + ".npy"), runtime::DType::f32, {samples, width},
+                  bytes);
+      }
     }
-    std::string images, labels;
-    for (std::int64_t i = 0; i < kSamples; ++i) {
-      labels += static_cast<char>(i % kClasses);
-      for (std::int64_t p = 0; p < kPixels * kPixels; ++p)
-        images += static_cast<char>(random() % 128 + (p / 48 == i % kClasses ? 100 : 0));
-    }
-    write_npy(work() / "lenet_data/train/images.npy", runtime::DType::u8, {kSamples, 1, kPixels, kPixels}, images);
-    write_npy(work() / "lenet_data/train/labels.npy", runtime::DType::u8, {kSamples}, labels);
     if (launchers().empty()) return;
     const ir::Dim batch("batch", kBatch);
     // A batch norm learns from two samples or more: two of the 46 are the last batch.
     emit<Mlp>("mlp", spec({batch, kFeatures}, "images"), spec({batch}, i64, "labels"));
     emit<Lenet>("lenet", spec({kBatch, 1, kPixels, kPixels}, "images"), spec({kBatch}, i64, "labels"));
     emit<TrainGpt2>("gpt2", spec({batch, kLength}, i64, "tokens"), spec({batch, kLength}, i64, "targets"));
+    emit<Fit>("fit", spec({kBatch, kFeatures}, "images"), spec({kBatch, 3}, "targets"));
     for (const Launcher& l : launchers()) build("mlp", l);
-    for (const char* other : {"lenet", "gpt2"}) build(other, launchers().front());
+    for (const char* other : {"lenet", "gpt2", "fit"}) build(other, launchers().front());
   }
   void SetUp() override {
     if (launchers().empty()) GTEST_SKIP() << "no MPI is installed (scripts/packages.txt)";
@@ -213,7 +245,8 @@ class PipelineProjects : public testing::Test {
 TEST_F(PipelineProjects, HaveAFileForEachStage) {
   const std::string first = read_file(work() / "gpt2/stage_0.cpp"), last = read_file(work() / "gpt2/stage_1.cpp"),
                     model = read_file(work() / "gpt2/model.cpp"), stages = read_file(work() / "gpt2/stages.h");
-  for (const char* part : {"forward_stage_0", "backward_stage_0", "norms_stage_0", "update_stage_0"}) {
+  for (const char* part :
+       {"forward_stage_0", "backward_stage_0", "norms_stage_0", "update_stage_0", "evaluate_stage_0"}) {
     EXPECT_NE(first.find(part), std::string::npos) << part;
     EXPECT_EQ(last.find(part), std::string::npos) << part;
     EXPECT_NE(model.find(std::string("  ") + part + "();"), std::string::npos) << part;
@@ -224,6 +257,7 @@ TEST_F(PipelineProjects, HaveAFileForEachStage) {
   EXPECT_NE(stages.find("GRAVEN_STAGES(\"model.transformer.wte.weight\", true, 0, 1)"), std::string::npos);
   EXPECT_NE(stages.find("GRAVEN_STAGES(\"model.transformer.wte.weight-momentum\", true, 0)"), std::string::npos);
   EXPECT_NE(stages.find("GRAVEN_CROSSING(0, 1, forward, buf."), std::string::npos);
+  EXPECT_NE(stages.find("GRAVEN_EVALUATION_CROSSING(0, 1, buf."), std::string::npos);
   EXPECT_FALSE(fs::exists(work() / "gpt2/stage_2.cpp"));
 }
 
@@ -259,6 +293,7 @@ TEST_F(PipelineProjects, StagesComputeWhatOneProcessDoes) {
         expect_same(one, several);
         EXPECT_EQ(said(one + ".jsonl"), said(several + ".jsonl")) << several;
         EXPECT_NE(said(one + ".jsonl").find("\"event\":\"step\""), std::string::npos);
+        EXPECT_NE(said(one + ".jsonl").find("\"test_loss\":"), std::string::npos);
         const std::vector<double> norms = norms_in(several + ".jsonl");
         EXPECT_FALSE(norms.empty());
         for (const double norm : norms) EXPECT_GT(norm, 0);
@@ -342,6 +377,34 @@ TEST_F(PipelineProjects, ReplicasComputeWhatOneProcessDoesWithAsManyParts) {
       if (name.find("running") != std::string::npos || name.find("tracked") != std::string::npos) continue;
       EXPECT_TRUE(allclose(of_several[v].second, expected, 1e-4, 1e-5)) << project << ": " << name;
     }
+  }
+}
+
+TEST_F(PipelineProjects, ReplicasEvaluateAsOneProcessDoes) {
+  // With a rate of 0 all have the same weights; the held-out set has three batches, of which the last one is cut.
+  for (const std::string project : {"gpt2", "fit"}) {
+    const Launcher l = launchers().front();
+    for (const auto& [ranks, parts] : {std::pair(0, "2"), std::pair(2, "2"), std::pair(4, "1")}) {
+      const std::string out = project + "_evaluates_" + std::to_string(ranks);
+      const ProcessResult r =
+          run(project, l, ranks,
+              options(project, out,
+                      {"--epochs", "1", "--lr", "0", "--accumulation-steps", parts, "--log", path(out + ".jsonl")}));
+      ASSERT_EQ(r.exit_status, 0) << r.output;
+    }
+    const auto evaluated = [&](int ranks) {
+      const std::string log = said(project + "_evaluates_" + std::to_string(ranks) + ".jsonl");
+      const std::size_t at = log.find("\"test_loss\":");
+      EXPECT_NE(at, std::string::npos) << log;
+      return log.substr(log.rfind('{', at), log.find('}', at) - log.rfind('{', at));
+    };
+    const auto of = [](const std::string& line, const std::string& key) {
+      const std::size_t at = line.find(key);
+      return at == std::string::npos ? "" : line.substr(at, line.find(',', at) - at);
+    };
+    for (const int ranks : {2, 4})
+      for (const char* key : {"\"test_loss\":", "\"accuracy\":"})
+        EXPECT_EQ(of(evaluated(0), key), of(evaluated(ranks), key)) << project << ", " << ranks << " ranks";
   }
 }
 

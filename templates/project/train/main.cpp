@@ -223,9 +223,19 @@ class Program final : public runtime::TrainableModel {
 {% endif %}
 {% endif %}
 {% if has_evaluation %}
+{% if pipeline %}
+  runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t count) override {
+    return evaluation_of(model_->evaluate(@{ erased_arguments }@), inputs, batch, count, 0, true);
+  }
+  /// Of a batch that a slot has been evaluated with; `has_scores`: there.
+  runtime::Evaluation evaluation_of(double loss, [[maybe_unused]] const void* const* inputs, std::int64_t batch,
+                                    [[maybe_unused]] std::int64_t count, [[maybe_unused]] int slot,
+                                    [[maybe_unused]] bool has_scores) {
+{% else %}
   runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch,
                                std::int64_t@{ count_if_used }@) override {
     const double loss = model_->evaluate(@{ erased_arguments }@);
+{% endif %}
 {% if loss_is_sum %}
     // The loss is a sum over the samples.
     runtime::Evaluation sums{.loss_sum = loss, .samples = batch};
@@ -233,8 +243,11 @@ class Program final : public runtime::TrainableModel {
     // The loss is a mean over the samples.
     runtime::Evaluation sums{.loss_sum = loss * static_cast<double>(batch), .samples = batch};
 {% endif %}
+{% if has_accuracy and pipeline %}
+    if (!has_scores) return sums;
+{% endif %}
 {% if has_accuracy and on_device %}
-    const auto predictions = model_->predictions();
+    const auto predictions = model_->predictions({% if pipeline %}slot{% endif %});
     const auto* predicted = static_cast<const std::int64_t*>(predictions.data);  // [rows]
     const auto* labels = static_cast<const @{ label_type }@*>(inputs[@{ label_input }@]);
     for (std::int64_t row = 0; row < count@{ times_rows_per_sample }@; ++row) {
@@ -256,7 +269,7 @@ class Program final : public runtime::TrainableModel {
       ++sums.labels;
     }
 {% else if has_accuracy and not on_device %}
-    const auto scores = model_->scores();
+    const auto scores = model_->scores({% if pipeline %}slot{% endif %});
     const auto* score = static_cast<const @{ score_type }@*>(scores.data);  // [rows, classes]
     const auto* labels = static_cast<const @{ label_type }@*>(inputs[@{ label_input }@]);
     for (std::int64_t row = 0; row < count@{ times_rows_per_sample }@; ++row, score += @{ classes }@) {
@@ -322,6 +335,21 @@ class Program final : public runtime::TrainableModel {
   }
   void begin_update(int stage) override { model_->begin_update_stage(stage); }
   void update(int stage) override { model_->update_stage(stage); }
+{% if has_evaluation %}
+  void evaluate(int stage, int slot) override { model_->evaluate_stage(stage, slot); }
+  runtime::Evaluation evaluated(int stage, int slot, const runtime::StagePart& part) override {
+    const double loss = model_->evaluation_of_stage(stage, slot);
+{% if has_accuracy %}
+    const bool has_scores = stage == @{ namespace }@::Model::stage_of_scores;
+{% else %}
+    const bool has_scores = false;
+{% endif %}
+    return evaluation_of(loss, part.inputs, part.batch, part.count, slot, has_scores);
+  }
+{% else %}
+  void evaluate(int, int) override {}
+  runtime::Evaluation evaluated(int, int, const runtime::StagePart&) override { return {}; }
+{% endif %}
   const std::vector<runtime::Crossing>& crossings(int slot) override {
     return crossings_[static_cast<std::size_t>(slot)];
   }

@@ -179,11 +179,16 @@ class GRAVEN_API Model {
   /// How the last evaluate() rated the classes, [rows, classes]: the largest of a row is the prediction. Valid until
   /// the next call.
 {% endif %}
+{% if pipeline %}
+  /// `slot`: of a pipeline, after evaluate_stage() of stage_of_scores.
+  Tensor scores(int slot = 0) const;
+{% else %}
   Tensor scores() const;
+{% endif %}
 {% if on_device %}
   /// The predictions themselves, i64 [rows], without the scores leaving the device: of the largest scores of a row the
   /// first. Valid until the next call.
-  Tensor predictions() const;
+  Tensor predictions({% if pipeline %}int slot = 0{% endif %}) const;
 {% endif %}
 {% endif %}
 {% endif %}
@@ -246,9 +251,19 @@ class GRAVEN_API Model {
   /// What the update of other stages reads of this one's gradients; then the update, by the numbers of slot 0.
   void begin_update_stage(int stage);
   void update_stage(int stage);
+{% if has_evaluation %}
+  /// What the stage has of evaluate(), of the inputs that the slot has; and of its loss what the stage has computed,
+  /// before the slot gets others: 0 where it computes none.
+  void evaluate_stage(int stage, int slot);
+  double evaluation_of_stage(int stage, int slot);
+{% for output in scores %}
+  static constexpr int stage_of_scores = @{ output.stage }@;
+{% endfor %}
+{% endif %}
   /// A value that one stage makes and another reads: bytes of the part that the slot has.
   struct Crossing {
-    enum class Phase { forward, backward, update } phase;  ///< of the update, it is there once that has begun
+    /// Of the update, it is there once that has begun.
+    enum class Phase { forward, backward, update, evaluate } phase;
     int from, to;
     void* data;
     std::size_t bytes;

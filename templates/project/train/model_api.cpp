@@ -165,9 +165,10 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% if pipeline and on_device %}
     if (!is_stage) {
       arena.emplace(device, kAllArenaBytes);
-      place_values([&](std::size_t offset) { return arena->data() + offset; }, buf);
+      const auto place = [&](std::size_t offset) { return arena->data() + offset; };
+      place_values(place, buf);
 {% if evaluates_apart %}
-      place_evaluation();
+      place_values(place, evaluation_buf);
 {% endif %}
     }
 {% else %}
@@ -304,9 +305,10 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 #include "memory_plan.h"
   }
 {% if evaluates_apart %}
-  void place_evaluation() {
+  template <class Place>
+  static void place_values(const Place& place, EvaluationBuffers& values) {
 #define GRAVEN_VALUE(name, dtype, offset, bytes) \
-  { constexpr std::size_t at = offset; evaluation_buf.name = reinterpret_cast<dtype*>(arena->data() + at); }
+  { constexpr std::size_t at = offset; values.name = reinterpret_cast<dtype*>(place(at)); }
 #include "evaluation_plan.h"
   }
 {% endif %}
@@ -314,6 +316,9 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   static std::vector<NcclStages::Link> links() {
     std::set<std::pair<int, int>> pairs;
 #define GRAVEN_CROSSING(from, to, phase, data, bytes) pairs.emplace(from, to);
+{% if evaluates_apart %}
+#define GRAVEN_EVALUATION_CROSSING(from, to, data, bytes) pairs.emplace(from, to);
+{% endif %}
 #define GRAVEN_STAGES(path, changes, ...)                                  \
   if (const std::vector<int> of = {__VA_ARGS__}; changes)                  \
     for (std::size_t i = 1; i < of.size(); ++i) pairs.emplace(of[0], of[i]);
@@ -333,7 +338,10 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   struct Slot {
 {% if on_device %}
     explicit Slot(Memory& of)
-        : numbers(of.device), losses(@{ length(losses) }@), results(@{ length(numbers_of_stages) }@) {
+        : numbers(of.device),
+          losses(@{ length(losses) }@),
+          results(@{ length(numbers_of_stages) }@){% if evaluates_apart %},
+          evaluation_losses(@{ length(evaluation_losses) }@){% endif %} {
 {% for input in inputs %}
       inputs.add(in.@{ input.member }@, @{ input.storage }@);
 {% endfor %}
@@ -350,9 +358,17 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     runtime::Losses<Device> losses, results;
     Device::Calls forward_calls, backward_calls;
     Buffers buf;
+{% if evaluates_apart %}
+    runtime::Losses<Device> evaluation_losses;
+    Device::Calls evaluation_calls;
+    EvaluationBuffers evaluation_buf;
+{% endif %}
 {% else %}
     Inputs in;
     Buffers buf;
+{% if evaluates_apart %}
+    EvaluationBuffers evaluation_buf;
+{% endif %}
     Hyper hyper;
 {% endif %}
 {% if length(symbols) > 0 %}
@@ -364,15 +380,47 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     /// Of the part's sizes.
     void list_crossings() {
       crossings.clear();
+{% if has_evaluation and not evaluates_apart %}
+      // An evaluation is a forward phase.
+#define GRAVEN_CROSSING(from, to, phase, data, bytes)                    \
+  crossings.push_back({Crossing::Phase::phase, from, to, data, bytes}); \
+  if (Crossing::Phase::phase == Crossing::Phase::forward)               \
+    crossings.push_back({Crossing::Phase::evaluate, from, to, data, bytes});
+#include "stages.h"
+{% else %}
 #define GRAVEN_CROSSING(from, to, phase, data, bytes) \
   crossings.push_back({Crossing::Phase::phase, from, to, data, bytes});
 #include "stages.h"
+{% endif %}
+{% if evaluates_apart %}
+      list_evaluation_crossings(evaluation_buf);
+    }
+    void list_evaluation_crossings([[maybe_unused]] const EvaluationBuffers& buf) {
+#define GRAVEN_EVALUATION_CROSSING(from, to, data, bytes) \
+  crossings.push_back({Crossing::Phase::evaluate, from, to, data, bytes});
+#include "stages.h"
+{% endif %}
     }
   };
   Step step_of(Slot& slot) {
     return {device.execution(), slot.in, param, grad, state, slot.buf,
             slot.hyper{% if length(symbols) > 0 %}, slot.size{% endif %}};
   }
+{% if evaluates_apart %}
+  /// What an evaluation has left, in a slot or without any.
+  const EvaluationBuffers& scored(int slot) const {
+    return slots.empty() ? evaluation_buf : slots.at(static_cast<std::size_t>(slot)).evaluation_buf;
+  }
+  EvaluationStep evaluation_step_of(Slot& slot) {
+    return {device.execution(), slot.in, param,
+            slot.evaluation_buf{% if length(symbols) > 0 %}, slot.size{% endif %}};
+  }
+{% else if has_accuracy %}
+  /// What an evaluation has left, in a slot or without any.
+  const Buffers& scored(int slot) const {
+    return slots.empty() ? buf : slots.at(static_cast<std::size_t>(slot)).buf;
+  }
+{% endif %}
 
 {% endif %}
   Device device;
@@ -450,7 +498,7 @@ Model& Model::operator=(Model&&) noexcept = default;
 double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endif %}) {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
-{% if pipeline and on_device and (evaluates_apart or not has_evaluation) %}
+{% if pipeline and on_device %}
   own.require_one_process();
 {% endif %}
   const Step step = own.step(@{ argument_names }@);
@@ -651,33 +699,32 @@ void Model::set_slots(int stage, int count) {
   runtime::StageArena own_part;
 #define GRAVEN_ARENA(of, offset, bytes) \
   if (of == stage) own_part.add(offset, bytes);
-#include "stages.h"
 {% if evaluates_apart %}
-  const std::size_t first_bytes = std::max(own_part.bytes(), kEvaluationBytes);
-{% else if has_evaluation %}
-  const std::size_t first_bytes = kArenaBytes;  // it evaluates by all of the plan
+  runtime::StageArena of_evaluation;
+#define GRAVEN_EVALUATION_ARENA(of, offset, bytes) \
+  if (of == stage) of_evaluation.add(offset, bytes);
+#include "stages.h"
+  const std::size_t bytes = std::max(own_part.bytes(), of_evaluation.bytes());
 {% else %}
-  const std::size_t first_bytes = own_part.bytes();
+#include "stages.h"
+  const std::size_t bytes = own_part.bytes();
 {% endif %}
-  const std::size_t others = count > 1 ? own_part.bytes() * static_cast<std::size_t>(count - 1) : 0;
-  Device::require_memory((own.is_stage ? first_bytes : 0) + others, "the parts of a step that are under way");
-  if (own.is_stage) own.arena.emplace(own.device, first_bytes);
+  // The first slot of a process that runs all stages has the memory of step().
+  const int own_arenas = own.is_stage ? count : std::max(count - 1, 0);
+  Device::require_memory(bytes * static_cast<std::size_t>(own_arenas), "the parts of a step that are under way");
+  if (own.is_stage) own.arena.emplace(own.device, bytes);
   for (Memory::Slot& slot : own.slots) {
     const bool is_first = &slot == &own.slots.front();
-    if (!is_first) slot.arena.emplace(own.device, own_part.bytes());
+    if (!is_first) slot.arena.emplace(own.device, bytes);
     char* const memory = is_first ? own.arena->data() : slot.arena->data();
-{% if has_evaluation and not evaluates_apart %}
-    const bool is_whole = is_first;
-{% else %}
     const bool is_whole = is_first && !own.is_stage;
-{% endif %}
     Memory::place_values([&](std::size_t at) { return is_whole ? memory + at : own_part.place(memory, at); }, slot.buf);
-  }
-  if (!own.is_stage) return;
-  own.buf = own.slots.front().buf;
 {% if evaluates_apart %}
-  own.place_evaluation();
+    Memory::place_values([&](std::size_t at) { return is_whole ? memory + at : of_evaluation.place(memory, at); },
+                         slot.evaluation_buf);
 {% endif %}
+  }
+  if (own.is_stage) own.buf = own.slots.front().buf;
 }
 
 void Model::prepare_part(int slot, @{ parameters }@, const Hyper& hyper) {
@@ -777,6 +824,40 @@ void Model::update_stage(int stage) {
   });
 }
 
+{% if evaluates_apart %}
+void Model::evaluate_stage(int stage, int slot) {
+  Memory& own = *memory_;
+  const Device::Guard guard(own.device.number());
+  Memory::Slot& part = own.slots.at(static_cast<std::size_t>(slot));
+  const EvaluationStep step = own.evaluation_step_of(part);
+  part.evaluation_calls.run(
+      own.device, {stage{% for symbol in symbols %}, part.size.@{ symbol.identifier }@{% endfor %}}, [&] {
+    own.program.stages[stage].evaluate(step);
+    [[maybe_unused]] const EvaluationBuffers& buf = step.buf;
+    [[maybe_unused]] const auto& in = step.in;
+    [[maybe_unused]] const auto& param = own.param;
+{% for loss in evaluation_losses %}
+    if (stage == @{ loss.stage }@)
+      part.evaluation_losses.fetch(own.device, @{ loop.index }@,
+                                   const_cast<const @{ loss.element }@*>(@{ loss.expression }@));
+{% endfor %}
+  });
+  part.ahead->end();
+}
+
+double Model::evaluation_of_stage(int /* stage */, int slot) {
+  const Device::Guard guard(memory_->device.number());
+  Memory::Slot& part = memory_->slots.at(static_cast<std::size_t>(slot));
+  part.ahead->wait();
+  return part.evaluation_losses.sum();
+}
+
+{% else if has_evaluation %}
+void Model::evaluate_stage(int stage, int slot) { forward_stage(stage, slot); }
+double Model::evaluation_of_stage(int stage, int slot) { return results_of_stage(stage, slot, nullptr); }
+
+{% endif %}
+
 void Model::send_to_stage(int slot, int stage, const void* data, std::size_t bytes) {
   const Device::Guard guard(memory_->device.number());
   memory_->ranks.value().stages().send(slot, stage, data, bytes);
@@ -807,12 +888,20 @@ void Model::set_slots(int /* stage */, int count) {
   for (Memory::Slot& slot : own.slots) {
     if (&slot == &own.slots.front()) {
       slot.buf = own.buf;
+{% if evaluates_apart %}
+      slot.evaluation_buf = own.evaluation_buf;
+{% endif %}
       continue;
     }
-    slot.arena.emplace(own.device, kArenaBytes);
+    slot.arena.emplace(own.device, kAllArenaBytes);
 #define GRAVEN_VALUE(name, dtype, offset, bytes) \
   { constexpr std::size_t at = offset; slot.buf.name = reinterpret_cast<dtype*>(slot.arena->data() + at); }
 #include "memory_plan.h"
+{% if evaluates_apart %}
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  { constexpr std::size_t at = offset; slot.evaluation_buf.name = reinterpret_cast<dtype*>(slot.arena->data() + at); }
+#include "evaluation_plan.h"
+{% endif %}
   }
 }
 
@@ -874,6 +963,29 @@ void Model::update_stage(int stage) {
   Memory& own = *memory_;
   own.program.stages[stage].update(own.step_of(own.slots.front()));
 }
+
+{% if evaluates_apart %}
+void Model::evaluate_stage(int stage, int slot) {
+  Memory& own = *memory_;
+  own.program.stages[stage].evaluate(own.evaluation_step_of(own.slots.at(static_cast<std::size_t>(slot))));
+}
+
+double Model::evaluation_of_stage(int stage, int slot) {
+  Memory& own = *memory_;
+  const EvaluationStep step = own.evaluation_step_of(own.slots.at(static_cast<std::size_t>(slot)));
+  double loss = 0;
+  [[maybe_unused]] const EvaluationBuffers& buf = step.buf;
+  [[maybe_unused]] const auto& in = step.in;
+  [[maybe_unused]] const auto& param = own.param;
+{% for loss in evaluation_losses %}
+  if (stage == @{ loss.stage }@) loss += static_cast<double>(*@{ loss.expression }@);
+{% endfor %}
+  return loss;
+}
+{% else if has_evaluation %}
+void Model::evaluate_stage(int stage, int slot) { forward_stage(stage, slot); }
+double Model::evaluation_of_stage(int stage, int slot) { return results_of_stage(stage, slot, nullptr); }
+{% endif %}
 {% endif %}
 
 const std::vector<Model::Crossing>& Model::crossings(int slot) const {
@@ -886,6 +998,9 @@ double Model::evaluate(@{ parameters }@) {
 {% if evaluates_apart %}
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
+{% if pipeline and on_device %}
+  own.require_one_process();
+{% endif %}
   [[maybe_unused]] const Step sized = own.step(@{ argument_names }@);
   const EvaluationStep step{own.device.execution(), own.in, own.param,
                             own.evaluation_buf{% if length(symbols) > 0 %}, sized.size{% endif %}};
@@ -903,10 +1018,18 @@ double Model::evaluate(@{ parameters }@) {
 }
 
 {% for output in scores %}
+{% if pipeline %}
+Tensor Model::scores(int slot) const {
+{% else %}
 Tensor Model::scores() const {
+{% endif %}
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
+{% if pipeline %}
+  const auto& buf = own.scored(slot);
+{% else %}
   const auto& buf = own.{% if evaluates_apart %}evaluation_{% endif %}buf;
+{% endif %}
   const runtime::Variable scores{"scores", runtime::DType::@{ output.element }@, {@{ output.maxima }@},
                                  @{ output.writable }@};
   const Tensor copy = tensor(own.scores.of(own.device, scores));
@@ -915,10 +1038,18 @@ Tensor Model::scores() const {
 }
 
 {% if on_device %}
+{% if pipeline %}
+Tensor Model::predictions(int slot) const {
+{% else %}
 Tensor Model::predictions() const {
+{% endif %}
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
+{% if pipeline %}
+  const auto& buf = own.scored(slot);
+{% else %}
   const auto& buf = own.{% if evaluates_apart %}evaluation_{% endif %}buf;
+{% endif %}
 {% if own_classes > 0 %}
   constexpr std::int64_t rows = @{ output.storage }@ / @{ own_classes }@;
 {% else %}
