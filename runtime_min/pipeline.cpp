@@ -101,9 +101,9 @@ void StagePipeline::start(const std::vector<Variable>& weights, const std::vecto
   const auto hold = [&](const std::vector<Variable>& variables) {
     std::vector<Held> held;
     for (const Variable& v : variables) {
-      held.push_back({v, false, {}});
+      held.push_back({v, Change::fixed, {}});
       for (const StagesOfVariable& known : model_.stages_of_variables())
-        if (v.path == known.path) held.back().changes = known.changes, held.back().stages = known.stages;
+        if (v.path == known.path) held.back().change = known.change, held.back().stages = known.stages;
     }
     return held;
   };
@@ -182,7 +182,7 @@ double StagePipeline::step(std::int64_t parts, const StageParts& part, double* n
 void StagePipeline::share_changed_weights() {
   for (std::size_t w = 0; w < weights_.size(); ++w) {
     const Held& held = weights_[w];
-    if (!held.changes || held.stages.size() < 2 || !has(held)) continue;
+    if (held.change == Change::fixed || held.stages.size() < 2 || !has(held)) continue;
     void* const place = model_.place_of(held.variable);
     const int tag = static_cast<int>(w), owner = held.stages[0];
     if (owner != stage_) {
@@ -218,15 +218,18 @@ void StagePipeline::bring_to_first() {
   model_.weights_needed();
   for (const std::vector<Held>* list : {&weights_, &states_})
     for (const Held& held : *list)
-      if (held.changes && !held.stages.empty()) ranks_.bring(held.stages[0], 0, held.variable);
-  model_.weights_changed();
+      if (held.change != Change::fixed && !held.stages.empty()) ranks_.bring(held.stages[0], 0, held.variable);
 }
 
 void StagePipeline::share_statistics() {
   if (replicas() == 1) return;
   model_.weights_needed();
-  for (const Held& held : weights_)
-    if (held.changes && has(held)) Ranks::peers().broadcast(held.variable.data, held.variable.bytes());
+  for (const Held& held : weights_) {
+    if (held.change != Change::observed) continue;
+    ranks_.bring(held.stages[0], 0, held.variable);
+    for (const int stage : held.stages)
+      for (int rank = stage + stages(); rank < ranks_.size(); rank += stages()) ranks_.bring(0, rank, held.variable);
+  }
   model_.weights_changed();
 }
 

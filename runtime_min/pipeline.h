@@ -50,10 +50,11 @@ struct Crossing {
   std::size_t bytes;
 };
 
-/// The stages that read a weight or a state, its owner first, who alone changes it.
+/// The stages that read a weight or a state, its owner first, who alone changes it: by updates, which are the same in
+/// all replicas, or by what it observes while parts run, as running statistics are.
 struct StagesOfVariable {
   const char* path;
-  bool changes;
+  enum class Change { fixed, learned, observed } change;
   std::vector<int> stages;
 };
 
@@ -129,9 +130,10 @@ class StagePipeline final : public Pipeline {
   bool has_gradient(const std::string& parameter) const override;
 
  private:
+  using Change = StagesOfVariable::Change;
   struct Held {
     Variable variable;
-    bool changes;
+    Change change;
     std::vector<int> stages;
   };
   void forward(std::int64_t part, std::int64_t parts, const StageParts& parts_of_step);

@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <optional>
@@ -32,8 +33,10 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "arena.h"
 #include "error.h"
 #include "safetensors.h"
 #include "tensor.h"
@@ -80,13 +83,21 @@ class Slots {
 template <class Device>
 class TensorBlock {
  public:
+  /// Before any is added: the device has memory for those of these paths alone, and slots of others point to nothing.
+  /// Of those the host has what was last written into it, zeros at first; what it has of them takes memory as it is
+  /// written.
+  void place_on_device(std::function<bool(const std::string& path)> is_on_device) {
+    is_on_device_ = std::move(is_on_device);
+  }
   /// `slot` is to point to a tensor; it must stay where it is. A function apart, so that a model's hundreds of tensors
   /// are quick to compile.
   template <class T>
   [[gnu::noinline]] void add(T*& slot, const char* path, DType dtype, std::initializer_list<std::int64_t> shape,
                              const Shard& shard = {}) {
     tensors_.push_back({path, dtype, shape, nullptr, shard});
-    offsets_.push_back(slots_.add(slot, static_cast<std::size_t>(tensors_.back().count())));
+    const bool is_here = !is_on_device_ || is_on_device_(tensors_.back().path);
+    places_.push_back({is_here, is_here ? slots_.add(slot, static_cast<std::size_t>(tensors_.back().count()))
+                                        : others_.add(tensors_.back().bytes())});
   }
   /// What was added under this path is a part of a tensor; nothing where there is none.
   void cut(const std::string& path, const Cut& how) {
@@ -96,22 +107,27 @@ class TensorBlock {
       v.cut = how;
     }
   }
+  /// On the device.
   std::size_t bytes() const { return slots_.bytes(); }
   void allocate(Device& device) {
     memory_.emplace(device, bytes());
     slots_.point_into(memory_->data());
+    memory_of_others_ = Arena(others_.bytes());
   }
   typename Device::Mirror& memory() { return *memory_; }
-  /// Where the device has the tensor of this path; nullptr where there is none.
+  /// Where the device has the tensor of this path; nullptr where it has none.
   char* place(const std::string& path) const {
     for (std::size_t i = 0; i < tensors_.size(); ++i)
-      if (tensors_[i].path == path) return memory_->data() + offsets_[i];
+      if (tensors_[i].path == path && places_[i].is_on_device) return memory_->data() + places_[i].offset;
     return nullptr;
   }
   /// In the order in which they were added, where the host has them.
   std::vector<Variable> variables() const {
     std::vector<Variable> list = tensors_;
-    for (std::size_t i = 0; i < list.size(); ++i) list[i].data = memory_->host(memory_->data() + offsets_[i]);
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const auto [is_on_device, offset] = places_[i];
+      list[i].data = is_on_device ? memory_->host(memory_->data() + offset) : memory_of_others_.at<char>(offset);
+    }
     return list;
   }
   /// The same, as the device has them now.
@@ -140,10 +156,18 @@ class TensorBlock {
   }
 
  private:
+  struct Place {
+    bool is_on_device;
+    std::size_t offset;  ///< there, or of the host's memory of the others
+  };
+
   Slots<Device> slots_;
+  ArenaPlan others_;
+  std::function<bool(const std::string& path)> is_on_device_;  ///< empty: all are
   std::vector<Variable> tensors_;
-  std::vector<std::size_t> offsets_;
+  std::vector<Place> places_;
   std::optional<typename Device::Mirror> memory_;
+  Arena memory_of_others_;
 };
 
 /// Inputs and outputs of calls. The host's stay where the caller has them; a device has memory of its own for them, of

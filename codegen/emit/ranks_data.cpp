@@ -73,6 +73,18 @@ std::map<ir::ValueId, std::set<std::int32_t>> stages_of_gradients(const StagedGr
   return found;
 }
 
+/// By variable, what changes it: runtime/pipeline.h has the words.
+std::map<ir::ValueId, const char*> changes_of_variables(const ir::Graph& graph) {
+  std::map<ir::ValueId, const char*> found;
+  const ir::Uses uses(graph);
+  for (const ir::Donation& d : graph.donations) {
+    const ir::Node* const maker = uses.maker(graph, d.value);
+    const bool is_observed = maker != nullptr && maker->phase != ir::Phase::update;
+    found[d.variable] = is_observed ? "observed" : "learned";
+  }
+  return found;
+}
+
 void require_received(const StagedGraph& staged) {
   const ir::Graph& graph = staged.graph;
   const ir::Uses uses(graph);
@@ -195,20 +207,24 @@ void describe_pipeline(const StagedGraph& training, const StagedGraph* evaluatio
     for (const std::int32_t s : stages) line += fmt::format(", {}", s);
     return line + ")";
   };
-  const auto add = [&](const std::string& name, bool changes, std::vector<std::int32_t> stages) {
+  const auto add = [&](const std::string& name, const char* change, std::vector<std::int32_t> stages) {
     if (evaluation != nullptr)
       if (const ir::ValueId v = evaluation->graph.find(name); v != ir::kNone)
         for (const std::int32_t s : evaluate_with[at(v)])
           if (std::find(stages.begin(), stages.end(), s) == stages.end()) stages.push_back(s);
-    text.stage_variables.push_back(line_of("GRAVEN_STAGES", name, changes ? ", true" : ", false", stages));
+    text.stage_variables.push_back(line_of("GRAVEN_STAGES", name, fmt::format(", {}", change), stages));
   };
   const std::vector<std::vector<std::int32_t>> have = ir::stages_of_variables(graph);
-  for (const ir::ValueId v : training.values.stored()) add(graph.value(v).name, ir::is_changed(graph, v), have[at(v)]);
+  const std::map<ir::ValueId, const char*> changes = changes_of_variables(graph);
+  for (const std::vector<ir::ValueId>* list : {&training.values.stored(), &graph.states})
+    for (const ir::ValueId v : *list) {
+      const auto change = changes.find(v);
+      add(graph.value(v).name, change == changes.end() ? "fixed" : change->second, have[at(v)]);
+    }
   if (evaluation != nullptr)
     for (const ir::ValueId v : evaluation->values.stored())
       if (const std::string& name = evaluation->graph.value(v).name; graph.find(name) == ir::kNone)
-        add(name, false, {});
-  for (const ir::ValueId v : graph.states) add(graph.value(v).name, ir::is_changed(graph, v), have[at(v)]);
+        add(name, "fixed", {});
   // A device's memory is taken as it is asked for, so that there a stage asks for what is its own alone.
   const bool on_device = training.plan.target->style.on_device;
   if (on_device)

@@ -24,8 +24,8 @@ using codegen::ProcessResult;
 /// A data parallel graph's projects, and what its ranks are started with.
 class Ranked {
  public:
-  Ranked(const std::string& name, const ir::Graph& graph, std::int64_t samples = 48)
-      : name_(name), projects_(name, graph, true) {
+  Ranked(const std::string& name, const ir::Graph& graph, std::int64_t samples = 48, bool evaluates_apart = true)
+      : name_(name), projects_(name, graph, evaluates_apart) {
     data_ = {"--data", path("data")};
     write_data(work() / "data/train", samples, 1);
     write_data(work() / "data/test", 11, 2);

@@ -70,9 +70,47 @@ Ranked& staged() {
   return *made;
 }
 
-void expect_same(const std::string& a, const std::string& b) {
+/// Two stages of much the same size, of which both read the first weight. The forward phase is the evaluation; batches
+/// have a fixed size, which the held-out set does not fill.
+struct Tied : nn::Graph<Tied> {
+  static constexpr std::int64_t kWidth = 64, kWide = 512;
+  nn::Linear in = child("in", nn::Linear(kFeatures, kWidth)), wide = child("wide", nn::Linear(kWidth, kWide)),
+             narrow = child("narrow", nn::Linear(kWide, kWidth));
+  optim::Adam optimizer{Staged::parameters_of({in, wide, narrow}), {.lr = 0.01}};
+  Tied() {
+    in.set_stage(0);
+    wide.set_stage(0);
+    narrow.set_stage(1);
+    add_optimizer(optimizer);
+    enable_data_parallel();
+  }
+  Tensor build(Tensor images, Tensor labels) {
+    const Tensor h = narrow(tanh(wide(tanh(in(images)))));
+    Tensor loss = cross_entropy(matmul(h, in.weight).slice(1, 0, kClasses), labels);
+    loss.backward();
+    return loss;
+  }
+  /// Of tensors of so many f32, as a device has them.
+  static std::int64_t bytes_of(std::initializer_list<std::int64_t> counts) {
+    std::int64_t bytes = 0;
+    for (const std::int64_t n : counts) bytes += (n * 4 + 255) / 256 * 256;
+    return bytes;
+  }
+};
+
+Ranked& tied() {
+  static const std::unique_ptr<Ranked> made = [] {
+    manual_seed(3);
+    Tied graph;
+    graph.compile(spec({kMostRows, kFeatures}, "images"), spec({kMostRows}, i64, "labels"));
+    return std::make_unique<Ranked>("tied_stages", graph.graph(), kSamplesOfStages, false);
+  }();
+  return *made;
+}
+
+void expect_same(const Ranked& own, const std::string& a, const std::string& b) {
   for (const char* file : {"weights.safetensors", "optimizer.safetensors", "manifest.json"})
-    EXPECT_EQ(read_file(staged().path(a) + "/latest/" + file), read_file(staged().path(b) + "/latest/" + file))
+    EXPECT_EQ(read_file(own.path(a) + "/latest/" + file), read_file(own.path(b) + "/latest/" + file))
         << a << ", " << b << ": " << file;
 }
 
@@ -90,9 +128,11 @@ TEST(StagesOfRanks, ComputeWhatOneProcessDoes) {
         own.run(own.command(codegen::with_option(own.options(out, epochs), way)), {.ranks = 3, .order = way.order});
     own.expect_all_succeed(r, 3);
     EXPECT_NE(r.output.find(", 3 ranks, 3 stages, 4 batches a step"), std::string::npos) << r.output;
-    expect_same("one", out);
+    expect_same(own, "one", out);
     EXPECT_EQ(codegen::losses(own.path(out + ".log")), codegen::losses(own.path("one.log")));
-    EXPECT_EQ(codegen::evaluations(own.path(out + ".log")), codegen::evaluations(own.path("one.log")));
+    const auto evaluations = codegen::evaluations(own.path(out + ".log"));
+    EXPECT_FALSE(evaluations.empty());
+    EXPECT_EQ(evaluations, codegen::evaluations(own.path("one.log")));
   }
   EXPECT_NE(read_file(own.path("one.log")).find("\"spread\":"), std::string::npos);
 }
@@ -104,7 +144,7 @@ TEST(StagesOfRanks, GoOnInAnyNumber) {
   own.train({.ranks = 3}, "cut", {"--epochs", "2", "--accumulation-steps", "4", "--steps", "2"});
   own.run_one("cuda", "cut", {"--epochs", "2", "--steps", "4", "--resume"});
   own.train({.ranks = 3}, "cut", {"--epochs", "2", "--resume"});
-  expect_same("straight", "cut");
+  expect_same(own, "straight", "cut");
 }
 
 TEST(StagesOfRanks, ReplicasComputeWhatOneProcessDoesWithAsManyParts) {
@@ -114,10 +154,65 @@ TEST(StagesOfRanks, ReplicasComputeWhatOneProcessDoesWithAsManyParts) {
   EXPECT_LT(own.difference("parts", "replicas"), 2e-5);
 }
 
+TEST(StagesOfRanks, EvaluateByTheForwardPhaseAsOneProcessDoes) {
+  Ranked& own = tied();
+  const std::vector<std::string> epochs = {"--epochs", "2", "--accumulation-steps", "2"};
+  own.run_one("cuda", "one", epochs);
+  for (const std::string order : {"forward", "random:5"}) {
+    SCOPED_TRACE(order);
+    own.train({.order = order}, "two_" + order, epochs);
+    expect_same(own, "one", "two_" + order);
+    EXPECT_EQ(codegen::evaluations(own.path("two_" + order + ".log")), codegen::evaluations(own.path("one.log")));
+  }
+  // Replicas have the same weights where nothing is learned.
+  own.run_one("cuda", "still", {"--epochs", "1", "--accumulation-steps", "2", "--lr", "0"});
+  own.train({.ranks = 4, .order = "random:5"}, "replicas", {"--epochs", "1", "--lr", "0"});
+  const auto evaluations = codegen::evaluations(own.path("still.log"));
+  EXPECT_FALSE(evaluations.empty());
+  EXPECT_EQ(codegen::evaluations(own.path("replicas.log")), evaluations);
+}
+
+/// What a device is asked for, of which it has too little.
+std::string asked_of(const std::string& output) {
+  const std::string before = "weights, gradients, states, inputs and the memory plan take ";
+  const std::size_t at = output.find(before);
+  if (at == std::string::npos) return output;
+  const std::size_t begin = at + before.size();
+  return output.substr(begin, output.find(' ', begin) - begin);
+}
+
+TEST(StagesOfRanks, HaveOnTheirDeviceWhatTheyReadAlone) {
+  Ranked& own = tied();
+  constexpr std::int64_t kIn = Tied::kWidth * kFeatures, kLarge = Tied::kWidth * Tied::kWide;
+  const std::int64_t first = Tied::bytes_of({kIn, Tied::kWidth, kLarge, Tied::kWide}),
+                     second = Tied::bytes_of({kLarge, Tied::kWidth});
+  // Of the shared weight the second stage has neither a gradient nor a state: those are its owner's.
+  const std::int64_t of_stage[] = {4 * first, Tied::bytes_of({kIn}) + 4 * second};
+  const auto command = own.command(own.options("", {"--epochs", "1", "--accumulation-steps", "2"}));
+  const std::string little = "CUDA_ON_CPU_MEMORY=100000", enough = "CUDA_ON_CPU_MEMORY=" + std::to_string(1 << 30);
+  EXPECT_EQ(asked_of(own.run(command, {.environment = little, .of_rank_1 = enough + " " + command}).output),
+            std::to_string(of_stage[0]));
+  EXPECT_EQ(asked_of(own.run(command, {.of_rank_1 = little + " " + command}).output), std::to_string(of_stage[1]));
+  // Devices of which each has less than the model takes train it, evaluate it and save all of it. Beside it stands what
+  // products work in.
+  constexpr std::int64_t kWorkspace = 32 << 20;
+  const std::int64_t whole = 4 * (first + second);
+  const std::string less = "CUDA_ON_CPU_MEMORY=" + std::to_string(kWorkspace + whole - (1 << 16));
+  const std::vector<std::string> two_epochs = {"--epochs", "2", "--accumulation-steps", "2"};
+  const ProcessResult one = own.run(own.command(own.options("", two_epochs)), {.ranks = 1, .environment = less});
+  EXPECT_NE(one.output.find("out of memory"), std::string::npos) << one.output;
+  own.run_one("cuda", "fits", two_epochs);
+  own.train({.environment = less}, "parts", {"--epochs", "1", "--accumulation-steps", "2"});
+  own.train({.environment = less}, "parts", {"--epochs", "2", "--accumulation-steps", "2", "--resume"});
+  expect_same(own, "fits", "parts");
+}
+
 TEST(StagesOfRanks, HaveOfTheMemoryPlanWhatTheirCallsTouch) {
   const std::string text = read_file(staged().work() / "cuda/stages.h");
-  for (const char* line : {"GRAVEN_ARENA(0, ", "GRAVEN_ARENA(1, ", "GRAVEN_ARENA(2, ", "GRAVEN_CROSSING(0, 2, update,",
-                           "GRAVEN_STAGES(\"middle.weight\", true, 1, 2)"})
+  for (const char* line :
+       {"GRAVEN_ARENA(0, ", "GRAVEN_ARENA(1, ", "GRAVEN_ARENA(2, ", "GRAVEN_EVALUATION_ARENA(1, ",
+        "GRAVEN_CROSSING(0, 2, update,", "GRAVEN_EVALUATION_CROSSING(1, 2, ",
+        "GRAVEN_STAGES_OF_GRADIENT(\"middle.weight\", 1)", "GRAVEN_STAGES(\"middle.weight\", learned, 1, 2)"})
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
 }
 

@@ -254,8 +254,8 @@ TEST_F(PipelineProjects, HaveAFileForEachStage) {
   EXPECT_NE(first.find("param.transformer_h_0_attn_c_attn_weight"), std::string::npos);
   EXPECT_EQ(first.find("param.transformer_h_1_attn_c_attn_weight"), std::string::npos);
   EXPECT_NE(last.find("param.transformer_h_1_attn_c_attn_weight"), std::string::npos);
-  EXPECT_NE(stages.find("GRAVEN_STAGES(\"model.transformer.wte.weight\", true, 0, 1)"), std::string::npos);
-  EXPECT_NE(stages.find("GRAVEN_STAGES(\"model.transformer.wte.weight-momentum\", true, 0)"), std::string::npos);
+  EXPECT_NE(stages.find("GRAVEN_STAGES(\"model.transformer.wte.weight\", learned, 0, 1)"), std::string::npos);
+  EXPECT_NE(stages.find("GRAVEN_STAGES(\"model.transformer.wte.weight-momentum\", learned, 0)"), std::string::npos);
   EXPECT_NE(stages.find("GRAVEN_CROSSING(0, 1, forward, buf."), std::string::npos);
   EXPECT_NE(stages.find("GRAVEN_EVALUATION_CROSSING(0, 1, buf."), std::string::npos);
   EXPECT_FALSE(fs::exists(work() / "gpt2/stage_2.cpp"));

@@ -355,7 +355,7 @@ class Program final : public runtime::TrainableModel {
   }
   const std::vector<runtime::StagesOfVariable>& stages_of_variables() const override {
     static const std::vector<runtime::StagesOfVariable> list = {
-#define GRAVEN_STAGES(path, changes, ...) {path, changes, {__VA_ARGS__}},
+#define GRAVEN_STAGES(path, change, ...) {path, runtime::StagesOfVariable::Change::change, {__VA_ARGS__}},
 #include "stages.h"
     };
     return list;

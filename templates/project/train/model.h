@@ -33,6 +33,13 @@
 {% if on_device %}
 // parameters(), gradients(), states() and results() are copies on the host, which take memory there from their first
 // call on. Every call leaves the thread's current CUDA device as it was.
+{% if pipeline %}
+//
+// Of several processes each runs a stage of the pipeline (`stages` below), and has memory on its device for what that
+// takes alone: stages.h says of weights, gradients and states which stages have them. Of the others the lists still have
+// entries, in the host's memory: a weight or state as it was last written there, by load() or from another process,
+// zeros at first; a gradient as zeros. load() and save() are of all weights, as the process has them.
+{% endif %}
 {% endif %}
 #pragma once
 
@@ -227,8 +234,8 @@ class GRAVEN_API Model {
   /// is under way, in an arena of its own; slot 0 is that of step() and results().
   static constexpr int stages = @{ length(stages) }@;
 {% if on_device %}
-  /// Of several processes each has the memory that this stage takes, from here on; step(), forward() and backward() are
-  /// one process's, evaluate() is everybody's.
+  /// Of several processes rank r runs stage r % stages, and has the memory that its slots take from here on. step(),
+  /// forward(), evaluate() and the like are one process's.
 {% else %}
   /// `stage`: whose calls will be made.
 {% endif %}
@@ -279,7 +286,7 @@ class GRAVEN_API Model {
   void finish_sending(int slot);
   /// Behind the update: waits for the device.
   void end_step();
-  /// Where a parameter lies on the device.
+  /// Where a parameter lies on the device; nullptr where that has none of it.
   void* place_of(const std::string& path);
 {% endif %}
 {% endif %}

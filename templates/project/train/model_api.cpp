@@ -106,6 +106,9 @@ std::vector<Tensor> tensors(const std::vector<runtime::Variable>& variables) {
 
 struct [[gnu::visibility("hidden")]] Model::Memory {
   explicit Memory(int number) : device(number), numbers(device), losses(@{ length(losses) }@) {
+{% if pipeline and on_device %}
+    if (is_stage) place_own_stage();
+{% endif %}
 {% if not updates_in_backward %}
 #define GRAVEN_PARAM(name, dtype, path, ...)                           \
   weights.add(param.name, path, runtime::DType::dtype, {__VA_ARGS__}{% if shares_parameters %}, shard{% endif %}); \
@@ -137,16 +140,20 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     if (!is_first_rank_alone) device.execution().set_team(&team);
 {% endif %}
 {% if on_device %}
+{% if pipeline %}
+    // Of several processes slots have inputs, and each its stage's part of the plan.
+    if (!is_stage) add_inputs(in, inputs);
+{% else %}
 {% for input in inputs %}
     inputs.add(in.@{ input.member }@, @{ input.storage }@);
 {% endfor %}
+{% endif %}
 {% endif %}
 {% if updates_in_backward %}
     Device::require_memory(weights.bytes() + states.bytes() + inputs.bytes() + kAllArenaBytes,
                            "weights, states, inputs and the memory plan");
 {% else %}
 {% if pipeline and on_device %}
-    // Of several processes each has a stage's part of the plan, from set_slots() on.
     const std::size_t plan_bytes = is_stage ? 0 : kAllArenaBytes;
     Device::require_memory(weights.bytes() + gradients.bytes() + states.bytes() + inputs.bytes() + plan_bytes,
                            "weights, gradients, states, inputs and the memory plan");
@@ -204,6 +211,9 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% if on_device %}
     device.rehearse([&] {
       const Step step = whole_step();
+{% if pipeline %}
+      if (is_stage) return rehearse_own_stage(step);
+{% endif %}
 {% for function in functions %}
       program.@{ function.name }@(step);
 {% endfor %}
@@ -297,6 +307,48 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 
 {% if pipeline %}
 {% if on_device %}
+  template <class To>
+  static void add_inputs(Inputs& in, To& to) {
+{% for input in inputs %}
+    to.add(in.@{ input.member }@, @{ input.storage }@);
+{% endfor %}
+  }
+  /// Before weights, gradients and states are added.
+  void place_own_stage() {
+    struct Stages {
+      const char* path;
+      std::vector<int> stages;
+    };
+    static const std::vector<Stages> of_variables = {
+#define GRAVEN_STAGES(path, change, ...) {path, {__VA_ARGS__}},
+#include "stages.h"
+    };
+    static const std::vector<Stages> of_gradients = {
+#define GRAVEN_STAGES_OF_GRADIENT(path, ...) {path, {__VA_ARGS__}},
+#include "stages.h"
+    };
+    const auto those_of = [own = own_stage](const std::vector<Stages>& list) {
+      std::set<std::string> paths;
+      for (const Stages& s : list)
+        if (std::find(s.stages.begin(), s.stages.end(), own) != s.stages.end()) paths.insert(s.path);
+      return [paths = std::move(paths)](const std::string& path) { return paths.count(path) != 0; };
+    };
+    weights.place_on_device(those_of(of_variables));
+    gradients.place_on_device(those_of(of_gradients));
+    states.place_on_device(those_of(of_variables));
+  }
+  void rehearse_own_stage(const Step& step) {
+    const auto& own = program.stages[own_stage];
+    own.forward(step);
+    own.backward(step);
+{% if has_norms %}
+    own.norms(step);
+{% endif %}
+    own.update(step);
+{% if evaluates_apart %}
+    own.evaluate(EvaluationStep{device.execution(), in, param, evaluation_buf});
+{% endif %}
+  }
   /// Points the values of a plan to where `place` has what stands at their offsets.
   template <class Place>
   static void place_values(const Place& place, Buffers& values) {
@@ -319,8 +371,9 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% if evaluates_apart %}
 #define GRAVEN_EVALUATION_CROSSING(from, to, data, bytes) pairs.emplace(from, to);
 {% endif %}
-#define GRAVEN_STAGES(path, changes, ...)                                  \
-  if (const std::vector<int> of = {__VA_ARGS__}; changes)                  \
+    enum { fixed, learned, observed };
+#define GRAVEN_STAGES(path, change, ...)                                   \
+  if (const std::vector<int> of = {__VA_ARGS__}; change != fixed)          \
     for (std::size_t i = 1; i < of.size(); ++i) pairs.emplace(of[0], of[i]);
 #include "stages.h"
     std::vector<NcclStages::Link> list;
@@ -342,9 +395,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
           losses(@{ length(losses) }@),
           results(@{ length(numbers_of_stages) }@){% if evaluates_apart %},
           evaluation_losses(@{ length(evaluation_losses) }@){% endif %} {
-{% for input in inputs %}
-      inputs.add(in.@{ input.member }@, @{ input.storage }@);
-{% endfor %}
+      add_inputs(in, inputs);
       inputs.allocate(of.device);
       ahead.emplace(of.device.execution(), inputs.bytes() + aligned(sizeof(Hyper)));
     }
@@ -465,8 +516,9 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   const Program& program = choose_program();
   runtime::CallOrder order;
 {% if pipeline and on_device %}
-  /// One of several processes.
+  /// One of several processes, which runs this stage.
   const bool is_stage = all_ranks().size() > 1;
+  const int own_stage = all_ranks().rank() % stages;
 {% endif %}
   Device::Calls step_calls, forward_calls, evaluation_calls;
 {% if not updates_in_backward %}
@@ -694,8 +746,9 @@ double Model::finish_step() {
 void Model::set_slots(int stage, int count) {
   Memory& own = *memory_;
   const Device::Guard guard(own.device.number());
-  own.slots.clear();
-  for (int s = 0; s < count; ++s) own.slots.emplace_back(own);
+  if (own.is_stage && stage != own.own_stage)
+    throw runtime::BadArgument("stage: expected " + std::to_string(own.own_stage) + ", which rank " +
+                               std::to_string(all_ranks().rank()) + " has memory for, found " + std::to_string(stage));
   runtime::StageArena own_part;
 #define GRAVEN_ARENA(of, offset, bytes) \
   if (of == stage) own_part.add(offset, bytes);
@@ -709,9 +762,17 @@ void Model::set_slots(int stage, int count) {
 #include "stages.h"
   const std::size_t bytes = own_part.bytes();
 {% endif %}
+  Inputs in;
+  runtime::CallMemory<Device> inputs;
+  Memory::add_inputs(in, inputs);
+  own.slots.clear();
+  if (own.is_stage) own.arena.reset();
   // The first slot of a process that runs all stages has the memory of step().
   const int own_arenas = own.is_stage ? count : std::max(count - 1, 0);
-  Device::require_memory(bytes * static_cast<std::size_t>(own_arenas), "the parts of a step that are under way");
+  Device::require_memory(
+      inputs.bytes() * static_cast<std::size_t>(count) + bytes * static_cast<std::size_t>(own_arenas),
+      "the parts of a step that are under way");
+  for (int s = 0; s < count; ++s) own.slots.emplace_back(own);
   if (own.is_stage) own.arena.emplace(own.device, bytes);
   for (Memory::Slot& slot : own.slots) {
     const bool is_first = &slot == &own.slots.front();

@@ -9,7 +9,8 @@
 {% endfor %}
 //
 // Included for its lines: define GRAVEN_CROSSING(from, to, phase, data, bytes), a value that one stage makes and
-// another reads, or GRAVEN_STAGES(path, changes, stages...), a weight or a state and who reads it, its owner first.
+// another reads, or GRAVEN_STAGES(path, change, stages...), a weight or a state and who reads it, its owner first: it is
+// fixed, learned by updates, or observed while parts run.
 {% if evaluates_apart %}
 // Or GRAVEN_EVALUATION_CROSSING(from, to, data, bytes), a value of an evaluation.
 {% endif %}

@@ -5,15 +5,16 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <string>
 
 #include "cuda_on_cpu/device.h"
 
 namespace cuda_on_cpu {
 namespace {
 
-constexpr std::size_t kDeviceBytes = std::size_t{16} << 30;
 constexpr std::size_t kAlignment = 256;  // what cudaMalloc promises
 constexpr unsigned char kCanary = 0xcb;
 
@@ -24,8 +25,19 @@ std::size_t page_bytes() {
 
 }  // namespace
 
+std::size_t device_bytes() {
+  static const std::size_t bytes = [] {
+    const char* const text = std::getenv("CUDA_ON_CPU_MEMORY");
+    if (text == nullptr) return std::size_t{16} << 30;
+    const unsigned long long number = std::strtoull(text, nullptr, 10);
+    if (number == 0) throw Failure(std::string("CUDA_ON_CPU_MEMORY is '") + text + "'; it can be a number of bytes");
+    return static_cast<std::size_t>(number);
+  }();
+  return bytes;
+}
+
 void* DeviceMemory::allocate(std::size_t bytes, int device) {
-  if (bytes > kDeviceBytes - allocated_) return nullptr;
+  if (bytes > device_bytes() - allocated_) return nullptr;
   const std::size_t page = page_bytes();
   const std::size_t padded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   const std::size_t inner = (padded + page - 1) / page * page;

@@ -8,9 +8,12 @@
 
 namespace cuda_on_cpu {
 
+/// How much memory a device has: 16 GiB, or as CUDA_ON_CPU_MEMORY says.
+std::size_t device_bytes();
+
 class DeviceMemory {
  public:
-  /// nullptr when the device is full (16 GiB) or the system gives no more.
+  /// nullptr when the device is full (device_bytes()) or the system gives no more.
   void* allocate(std::size_t bytes, int device);
   /// False when `address` was not allocated. Failure when what lies after the allocation was overwritten.
   bool release(void* address);

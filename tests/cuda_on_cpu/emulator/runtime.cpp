@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cuda_runtime.h"
+#include "memory.h"
 
 struct CUevent_st {
   std::chrono::steady_clock::time_point time;
@@ -371,7 +372,7 @@ cudaError_t cudaMemset(void* address, int value, std::size_t bytes) {
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  *total = std::size_t{16} << 30;
+  *total = cuda_on_cpu::device_bytes();
   *free = *total - static_cast<std::size_t>(cuda_on_cpu::statistics().bytes_allocated);
   return cudaSuccess;
 }
