@@ -250,6 +250,7 @@ class Builder {
       t.converted = cast ? fmt::format("static_cast<const {}*>(static_cast<const void*>({}))",
                                        element_type(graph_.type(v).dtype), member)
                          : member;
+      if (is_pipeline()) t.stages = join(stages_of_input(v));
       out_.signature.inputs.push_back(t);
       parameters.push_back(fmt::format("const {}* {}", type, member));
       c_parameters.push_back(fmt::format("const {}* {}", c_type(type), member));
@@ -935,6 +936,20 @@ class Builder {
   // ---- stages of a pipeline
 
   bool is_pipeline() const { return out_.pipeline.pipeline; }
+  /// The stages that read an input, in training or when they evaluate.
+  std::vector<std::string> stages_of_input(ir::ValueId v) const {
+    std::set<std::int32_t> stages;
+    for (const auto* staged : {&staged_, &staged_evaluation_}) {
+      const ir::ValueId own = *staged ? (*staged)->graph.find(graph_.value(v).name) : ir::kNone;
+      if (own == ir::kNone) continue;
+      const std::vector<std::vector<std::int32_t>> have = ir::stages_of_variables((*staged)->graph);
+      stages.insert(have[at(own)].begin(), have[at(own)].end());
+    }
+    std::vector<std::string> list;
+    for (const std::int32_t stage : stages) list.push_back(std::to_string(stage));
+    return list;
+  }
+
   const StagedGraph& evaluated_in_stages() const { return staged_evaluation_ ? *staged_evaluation_ : *staged_; }
 
   /// A phase as calls of the stages' parts of it, each in its stage's file. `owner`: whose functions they are, the

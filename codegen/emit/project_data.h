@@ -58,6 +58,7 @@ struct TensorText {
   std::int64_t classes = 0;                     ///< of an input of labels
   std::string ignored = {};                     ///< a further field of its description
   std::string in_instance = {}, writable = {};  ///< of an output of training: where it lies
+  std::string stages = {};                      ///< of a pipeline's input: that read it
 };
 
 struct SymbolText {

@@ -88,15 +88,17 @@ std::map<ir::ValueId, const char*> changes_of_variables(const ir::Graph& graph) 
 void require_received(const StagedGraph& staged) {
   const ir::Graph& graph = staged.graph;
   const ir::Uses uses(graph);
-  for (const ir::Node& node : graph.nodes)
-    for (const ir::ValueId v : node.inputs)
-      if (v != ir::kNone && uses.maker(v) >= 0 && !node.is(ir::kReceive))
-        if (const std::int32_t from = staged.stage_of_node[at(uses.maker(v))],
-            to = staged.stage_of_node[at(&node - graph.nodes.data())];
-            from != to)
-          throw UserError(fmt::format("set_stage: stage {} of {} reads '{}' of stage {}, which it has not received", to,
-                                      graph.name, graph.value(v).name, from))
-              .note("stages need the passes split_stages and settle_stages");
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
+    for (const ir::ValueId v : graph.nodes[n].inputs) {
+      if (v == ir::kNone || uses.maker(v) < 0) continue;
+      const ir::Node& node = graph.nodes[n];
+      const std::int32_t made = staged.stage_of_node[at(uses.maker(v))], to = staged.stage_of_node[n];
+      const std::int64_t from = node.is(ir::kReceive) ? node.attributes.integer("from") : to;
+      if (made != from)
+        throw UserError(fmt::format("set_stage: stage {} of {} reads '{}' of stage {}, which it has not received", to,
+                                    graph.name, graph.value(v).name, made))
+            .note("stages need the passes split_stages and settle_stages");
+    }
 }
 
 /// `phase`: whether the lines say of which phase it is.

@@ -20,7 +20,8 @@ GRAVEN_WORDS(ProjectNames, name, project, constant_prefix, name_literal, graph_n
              create_argument, on_device, program_headers, api_headers, kernel_flags, kernel_flags_of_gnu,
              default_levels)
 GRAVEN_WORDS(TensorText, member, name_padded, element, public_type, dtype, type, shape, maxima, storage, tested,
-             tested_storage, count_in_step, converted, symbolic, batched, classes, ignored, in_instance, writable)
+             tested_storage, count_in_step, converted, symbolic, batched, classes, ignored, in_instance, writable,
+             stages)
 GRAVEN_WORDS(SymbolText, identifier, least, given_least, maximum, tested)
 GRAVEN_WORDS(SizeBoundText, size, name, least)
 GRAVEN_WORDS(Signature, inputs, outputs, symbols, size_bounds, parameters, c_parameters, argument_names, symbol_list,

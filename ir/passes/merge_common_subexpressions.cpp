@@ -1,5 +1,6 @@
 // Computes equal things once: of nodes with the same operator, inputs and attributes the first stays. Operands of
-// commutative operators may stand in any order. What is there to be computed again is equal to nothing.
+// commutative operators may stand in any order. What is there to be computed again is equal to nothing, and what a
+// stage of a pipeline computes to nothing of another's: split_stages has had each compute it.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -7,6 +8,7 @@
 
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
+#include "ir/stages.h"
 
 namespace graven::ir {
 
@@ -68,10 +70,12 @@ class Hash {
 }  // namespace
 
 void merge_common_subexpressions(Graph& graph, const PassOptions&) {
+  const std::vector<std::int32_t> stages = has_stages(graph) ? stages_of_nodes(graph) : std::vector<std::int32_t>();
   Rewriter rewriter(graph);
   struct Seen {
     std::size_t node;
     std::vector<ValueId> inputs;
+    std::int32_t stage;
   };
   std::unordered_map<std::uint64_t, std::vector<Seen>> seen;
   seen.reserve(rewriter.old().size());
@@ -81,7 +85,7 @@ void merge_common_subexpressions(Graph& graph, const PassOptions&) {
       rewriter.keep(std::move(node));
       continue;
     }
-    Seen key{graph.nodes.size(), node.inputs};
+    Seen key{graph.nodes.size(), node.inputs, stages.empty() ? 0 : stages[at(&node - rewriter.old().data())]};
     if (node.op->commutative && key.inputs.size() == 2 && key.inputs[0] > key.inputs[1])
       std::swap(key.inputs[0], key.inputs[1]);
     Hash hash;
@@ -94,7 +98,8 @@ void merge_common_subexpressions(Graph& graph, const PassOptions&) {
     std::vector<Seen>& bucket = seen[hash.value()];
     const auto equal = std::find_if(bucket.begin(), bucket.end(), [&](const Seen& s) {
       const Node& other = graph.nodes[s.node];
-      return other.op == node.op && s.inputs == key.inputs && other.attributes == node.attributes;
+      return other.op == node.op && s.inputs == key.inputs && s.stage == key.stage &&
+             other.attributes == node.attributes;
     });
     if (equal == bucket.end()) {
       bucket.push_back(std::move(key));

@@ -5,11 +5,11 @@
 //   y = linear(h, w1, b1)    @ model.1              h1 = receive(h) {from=0, to=1}
 //                                                   y = linear(h1, w1, b1)             stage 1
 //
-// What nothing but inputs, parameters and constants goes into, and no module with a stage computes (a mask), is
-// computed in each stage that reads it. An update of parameters of several stages becomes one of each. A parameter that
-// several stages read belongs to the first of them: the others' parts of its gradient flow there, and it is they who
-// get its new value from there (runtime_min/pipeline.h). A norm of gradients of several stages is that of the stages'
-// own norms:
+// What nothing but inputs, parameters and constants goes into, and no module with a stage computes (a mask), or what is
+// one of these under another shape, is computed in each stage that reads it. An update of parameters of several stages
+// becomes one of each. A parameter that several stages read belongs to the first of them: the others' parts of its
+// gradient flow there, and it is they who get its new value from there (runtime_min/pipeline.h). A norm of gradients of
+// several stages is that of the stages' own norms:
 //
 //   f = clip_factor(g0, g1)                ->    n0 = gradient_norm(g0)             n1 = gradient_norm(g1)
 //   p0, p1 = sgd(p0, p1, f * g0, f * g1)         f0 = clip_factor(n0, receive(n1))  f1 = clip_factor(receive(n0), n1)
@@ -35,15 +35,23 @@ class Split {
  public:
   /// `settles`: whatever reads nothing that a stage makes is computed in each, modules or not.
   Split(Graph& graph, bool settles)
-      : graph_(graph), uses_(graph), stage_(stages_of_nodes(graph)), settles_(settles), rewriter_(graph) {}
+      : graph_(graph),
+        uses_(graph),
+        stage_(stages_of_nodes(graph)),
+        root_(memory_roots(graph)),
+        settles_(settles),
+        rewriter_(graph) {}
 
   void run() {
     for (std::size_t n = 0; n < rewriter_.old().size(); ++n) {
       const Node& node = rewriter_.old()[n];
-      is_free_[static_cast<NodeId>(n)] =
-          node.phase != Phase::update && !node.is(kReceive) && !node.op->donates() && (settles_ || !has_module(node)) &&
-          std::all_of(node.inputs.begin(), node.inputs.end(),
-                      [&](ValueId v) { return uses_.maker(v) < 0 || is_free_(uses_.maker(v)); });
+      // What is an input or a parameter under another shape every stage has.
+      const bool is_variable = node.op->alias && uses_.maker(root_[at(node.outputs[0])]) < 0;
+      is_free_[static_cast<NodeId>(n)] = node.phase != Phase::update && !node.is(kReceive) && !node.op->donates() &&
+                                         (settles_ || is_variable || !has_module(node)) &&
+                                         std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
+                                           return uses_.maker(v) < 0 || is_free_(uses_.maker(v));
+                                         });
     }
     for (std::size_t n = 0; n < rewriter_.old().size(); ++n) {
       Node node = rewriter_.old()[n];  // a copy: what reads it may need it once more
@@ -245,6 +253,7 @@ class Split {
   Graph& graph_;
   const Uses uses_;
   const std::vector<std::int32_t> stage_;
+  const std::vector<ValueId> root_;  ///< whose memory a value is
   const bool settles_;
   ByValue<bool> is_free_;  ///< by node
   Rewriter rewriter_;

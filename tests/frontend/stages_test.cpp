@@ -18,8 +18,10 @@
 #include "codegen/plan/plan.h"
 #include "codegen/targets/targets.h"
 #include "frontend/eager/executor.h"
+#include "ir/analysis.h"
 #include "ir/json.h"
 #include "ir/ops.h"
+#include "ir/passes/derive_evaluation.h"
 #include "ir/passes/pass.h"
 #include "ir/stages.h"
 #include "ir/tensor_value.h"
@@ -63,6 +65,26 @@ void in_three(Mlp& m) {
   m.second.set_stage(1);
   m.third.set_stage(2);
 }
+
+/// The second stage reads the input under another shape, as the first one does, and as that one has shaped it: in
+/// training behind a dropout, and as it is when it is evaluated.
+struct Shaped : nn::Module<Shaped> {
+  nn::Dropout dropout = child("dropout", nn::Dropout(0.5));
+  Tensor forward(Tensor x) { return flatten(dropout(x), 1); }
+};
+struct Joined : nn::Module<Joined> {
+  nn::Linear linear = child("linear", nn::Linear(56, 4));
+  Tensor forward(Tensor a, Tensor b, Tensor c) { return linear(concat({a, b, c}, 1)); }
+};
+struct Passes : nn::Module<Passes> {
+  Shaped shaped = child("shaped", Shaped());
+  nn::Linear linear = child("linear", nn::Linear(16, 24));
+  Joined joined = child("joined", Joined());
+  Tensor forward(Tensor x) {
+    const Tensor flat = flatten(x, 1);
+    return joined(relu(linear(flat)), shaped(x), flat);
+  }
+};
 
 const Spec kX = spec({8, 16}, "x"), kLabels = spec({8}, i64, "labels");
 
@@ -143,6 +165,15 @@ std::vector<Network> networks() {
               },
               spec({4, 1, 28, 28}, "x"), spec({4}, i64, "labels")),
            4},
+          {"passes",
+           of([] { return Passes(); },
+              [](Passes& m) {
+                m.shaped.set_stage(0);
+                m.linear.set_stage(0);
+                m.joined.set_stage(1);
+              },
+              spec({8, 4, 4}, "x"), kLabels),
+           2},
           {"gpt2", of(small_gpt2, in_two, spec({2, 8}, i64, "x"), spec({2, 8}, i64, "labels")), 2}};
 }
 
@@ -189,6 +220,29 @@ TEST(Stages, LeaveNumbersAsTheyAre) {
       }
       EXPECT_LE(apart, 1e-5 * largest) << name;
     }
+  }
+}
+
+TEST(Stages, EvaluateWhatIsTheSameWithoutThem) {
+  for (const Network& n : networks()) {
+    SCOPED_TRACE(n.name);
+    const auto evaluation = [&](bool staged) {
+      ir::Graph graph = ir::evaluation_graph(n.record(staged, {}));
+      EXPECT_FALSE(ir::has_stages(graph)) << "one that is evaluated alone has none";
+      if (staged) graph.config[std::string(ir::kStagedEvaluation)] = true;
+      graph = lowered(std::move(graph));
+      if (staged) ir::sort_by_stage(graph);
+      return graph;
+    };
+    const ir::Graph staged = evaluation(true), plain = evaluation(false);
+    EXPECT_EQ(ir::count_stages(staged), n.stages);
+    EXPECT_FALSE(ir::crossings(staged).empty());
+    expect_stages(staged);
+    EXPECT_EQ(step(staged).at("loss"), step(plain).at("loss"));
+    const codegen::Plan plan = codegen::make_plan(staged, codegen::target_named("cpu"), /*keep_results=*/true);
+    const std::vector<ir::ValueId> root = ir::memory_roots(staged);
+    for (const ir::Crossing& c : ir::crossings(staged))
+      EXPECT_EQ(plan.placements[ir::at(root[ir::at(c.value)])].home, codegen::Home::arena) << "what can be sent";
   }
 }
 

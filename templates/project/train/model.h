@@ -36,9 +36,9 @@
 {% if pipeline %}
 //
 // Of several processes each runs a stage of the pipeline (`stages` below), and has memory on its device for what that
-// takes alone: stages.h says of weights, gradients and states which stages have them. Of the others the lists still have
-// entries, in the host's memory: a weight or state as it was last written there, by load() or from another process,
-// zeros at first; a gradient as zeros. load() and save() are of all weights, as the process has them.
+// takes alone: stages.h says of weights, gradients and states which stages have them. Of the others the lists have
+// entries as well, in the host's memory: a weight or state as it was last written there, by load() or from another
+// process, zeros at first; a gradient as zeros. load() and save() are of all weights, as the process has them.
 {% endif %}
 {% endif %}
 #pragma once

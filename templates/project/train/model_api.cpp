@@ -6,6 +6,9 @@
 {% if pipeline %}
 #include <deque>
 {% endif %}
+{% if pipeline and on_device %}
+#include <initializer_list>
+{% endif %}
 #include <iterator>
 #include <new>
 #include <optional>
@@ -142,7 +145,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% if on_device %}
 {% if pipeline %}
     // Of several processes slots have inputs, and each its stage's part of the plan.
-    if (!is_stage) add_inputs(in, inputs);
+    if (!is_stage) add_inputs(kAllStages, in, inputs);
 {% else %}
 {% for input in inputs %}
     inputs.add(in.@{ input.member }@, @{ input.storage }@);
@@ -307,12 +310,17 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 
 {% if pipeline %}
 {% if on_device %}
-  template <class To>
-  static void add_inputs(Inputs& in, To& to) {
+  static constexpr int kAllStages = -1;
+  /// Those that the stage reads; `in` points to no others.
+  static void add_inputs(int stage, Inputs& in, runtime::CallMemory<Device>& to) {
+    const auto is_read = [&](std::initializer_list<int> by) {
+      return stage == kAllStages || std::find(by.begin(), by.end(), stage) != by.end();
+    };
 {% for input in inputs %}
-    to.add(in.@{ input.member }@, @{ input.storage }@);
+    if (is_read({@{ input.stages }@})) to.add(in.@{ input.member }@, @{ input.storage }@);
 {% endfor %}
   }
+  int stages_of_slots() const { return is_stage ? own_stage : kAllStages; }
   /// Before weights, gradients and states are added.
   void place_own_stage() {
     struct Stages {
@@ -395,7 +403,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
           losses(@{ length(losses) }@),
           results(@{ length(numbers_of_stages) }@){% if evaluates_apart %},
           evaluation_losses(@{ length(evaluation_losses) }@){% endif %} {
-      add_inputs(in, inputs);
+      add_inputs(of.stages_of_slots(), in, inputs);
       inputs.allocate(of.device);
       ahead.emplace(of.device.execution(), inputs.bytes() + aligned(sizeof(Hyper)));
     }
@@ -764,7 +772,7 @@ void Model::set_slots(int stage, int count) {
 {% endif %}
   Inputs in;
   runtime::CallMemory<Device> inputs;
-  Memory::add_inputs(in, inputs);
+  Memory::add_inputs(own.stages_of_slots(), in, inputs);
   own.slots.clear();
   if (own.is_stage) own.arena.reset();
   // The first slot of a process that runs all stages has the memory of step().
@@ -802,8 +810,9 @@ void Model::prepare_part(int slot, @{ parameters }@, const Hyper& hyper) {
   const Step step = memory_->step_of(own);
 {% endif %}
 {% for input in inputs %}
-  own.inputs.send(*own.ahead, own.in.@{ input.member }@,
-                  @{ input.converted }@{% if length(symbols) > 0 %}, @{ input.count_in_step }@{% endif %});
+  if (own.in.@{ input.member }@ != nullptr)
+    own.inputs.send(*own.ahead, own.in.@{ input.member }@,
+                    @{ input.converted }@{% if length(symbols) > 0 %}, @{ input.count_in_step }@{% endif %});
 {% endfor %}
   own.numbers.send_ahead(*own.ahead, complete(hyper));
   own.is_last = hyper.part + 1 == hyper.parts;

@@ -1,7 +1,7 @@
 @{ banner }@
 // The stages of the pipeline. Of several processes each runs one (runtime/pipeline.h); one process runs them all, in
-// turns. A stage keeps the parts of a step, or of an evaluation, that are under way in arenas of their own, and takes of
-// an arena what its values take.
+// turns. A stage keeps the parts of a step, or of an evaluation, that are under way in arenas of their own, and takes
+// of an arena what its values take.
 //
 //   stage  file          parts under way  bytes of each arena  modules
 {% for stage in stages %}
@@ -9,8 +9,8 @@
 {% endfor %}
 //
 // Included for its lines: define GRAVEN_CROSSING(from, to, phase, data, bytes), a value that one stage makes and
-// another reads, or GRAVEN_STAGES(path, change, stages...), a weight or a state and who reads it, its owner first: it is
-// fixed, learned by updates, or observed while parts run.
+// another reads, or GRAVEN_STAGES(path, change, stages...), a weight or a state and who reads it, its owner first: it
+// is fixed, learned by updates, or observed while parts run.
 {% if evaluates_apart %}
 // Or GRAVEN_EVALUATION_CROSSING(from, to, data, bytes), a value of an evaluation.
 {% endif %}
