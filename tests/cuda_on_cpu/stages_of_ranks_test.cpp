@@ -207,6 +207,75 @@ TEST(StagesOfRanks, HaveOnTheirDeviceWhatTheyReadAlone) {
   expect_same(own, "fits", "parts");
 }
 
+TEST(StagesOfRanks, HaveOthersTensorsInTheHostsMemory) {
+  Ranked& own = tied();
+  own.projects().compile_user(R"(
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include "model.h"
+#define EXPECT(condition) (void)((condition) || (std::printf("not so: %s\n", #condition), failed = true))
+int main() {
+  bool failed = false;
+  const int rank = std::atoi(std::getenv("RANK"));
+  const auto sum = [](const tied_stages::Tensor& t) {
+    double total = 0;
+    std::int64_t n = 1;
+    for (const std::int64_t d : t.shape) n *= d;
+    for (std::int64_t i = 0; i < n; ++i) total += static_cast<const float*>(t.data)[i];
+    return total;
+  };
+  tied_stages::Model model;
+  for (const auto& t : model.parameters()) EXPECT(sum(t) == 0);
+  model.load("cuda/weights.safetensors");
+  double loaded = 0;
+  for (const auto& t : model.parameters()) {
+    EXPECT(sum(t) != 0);
+    loaded += sum(t);
+  }
+  EXPECT(model.parameters().size() == 6 && model.gradients().size() == 6 && model.states().size() == 12);
+  for (const auto& t : model.gradients()) EXPECT(sum(t) == 0);
+  for (const auto& t : model.states()) EXPECT(sum(t) == 0);
+  EXPECT((model.place_of("narrow.weight") != nullptr) == (rank == 1));
+  EXPECT((model.place_of("wide.weight") != nullptr) == (rank == 0));
+  EXPECT(model.place_of("in.weight") != nullptr);
+  // What is written into the lists stays, wherever the tensor lies.
+  for (const auto& t : model.parameters()) static_cast<float*>(t.data)[0] += 1;
+  model.write_back();
+  double changed = 0;
+  for (const auto& t : model.parameters()) changed += sum(t);
+  EXPECT(changed > loaded + 5.9 && changed < loaded + 6.1);
+  const std::string file = "saved_by_" + std::to_string(rank) + ".safetensors";
+  model.load("cuda/weights.safetensors");
+  model.save(file);
+  const float images[4 * 6] = {};
+  const std::int64_t labels[4] = {};
+  for (const auto& call : {+[](tied_stages::Model& m, const float* x, const std::int64_t* y) { m.evaluate(x, y); },
+                           +[](tied_stages::Model& m, const float* x, const std::int64_t* y) { m.step(x, y, {}); }})
+    try {
+      call(model, images, labels);
+      EXPECT(!"an error");
+    } catch (const std::runtime_error& e) {
+      EXPECT(std::string(e.what()).starts_with("one of several processes runs a stage alone"));
+    }
+  try {
+    model.set_slots(1 - rank, 1);
+    EXPECT(!"an error");
+  } catch (const std::runtime_error& e) {
+    EXPECT(std::string(e.what()).starts_with("stage: expected "));
+  }
+  return failed;
+}
+)");
+  const ProcessResult r = own.run(own.path("cuda/user"), {});
+  own.expect_all_succeed(r, 2);
+  for (const char* rank : {"0", "1"})
+    EXPECT_EQ(tests::difference(own.path(std::string("saved_by_") + rank + ".safetensors"),
+                                own.path("cuda/weights.safetensors"), true),
+              0);
+}
+
 TEST(StagesOfRanks, HaveOfTheMemoryPlanWhatTheirCallsTouch) {
   const std::string text = read_file(staged().work() / "cuda/stages.h");
   for (const char* line :
