@@ -55,8 +55,8 @@ target_precompile_headers(graven_test_headers PRIVATE ${GRAVEN_STANDARD_HEADERS}
 
 option(GRAVEN_ALL_TESTS "Build the tests that tests/run.sh runs with --all, too" OFF)
 
-# What tests compile emitted projects with where they do not say: as the tests themselves, unless all are asked for.
-# Samples, bits/, and what tests/emit builds with each compiler, are compiled as users' projects are.
+# What tests/projects and tests/cuda_on_cpu compile emitted projects with: as the tests themselves, unless all are asked
+# for. Those of tests/emit, the samples and bits/ are compiled as users' projects are.
 set(GRAVEN_PROJECT_COMPILER ${CMAKE_CXX_COMPILER})
 set(GRAVEN_PROJECT_COMPILER_IS_CLANG $<BOOL:$<CXX_COMPILER_ID:Clang>>)
 if(GRAVEN_TEST_LAUNCHER AND NOT GRAVEN_ALL_TESTS)
@@ -80,8 +80,7 @@ set(GRAVEN_LONG_PROGRAMS emit networks targets)
 set(GRAVEN_COMPILES_ONCE frontend networks ops symbols)
 
 # What CMake, in a test, compiles emitted projects with.
-set(GRAVEN_COMPILE_ONCE CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_SOURCE_DIR}/tests/compile_once.sh
-    CXX=${GRAVEN_PROJECT_COMPILER})
+set(GRAVEN_COMPILE_ONCE CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_SOURCE_DIR}/tests/compile_once.sh)
 
 # Programs of a thousand small tests and more, whose tables take as long to make as a test to run: they are run in a few
 # processes, <program>/part_<number> (and so are those of tests/kernels).
@@ -115,18 +114,19 @@ foreach(directory ${TEST_DIRECTORIES})
   add_executable(test_${name} ${sources})
   graven_test_options(test_${name})
   set(variables)
-  if(name STREQUAL emit)
+  if(name MATCHES "^(emit|targets)$")
     set(variables ${GRAVEN_COMPILE_ONCE})
   elseif(name IN_LIST GRAVEN_COMPILES_ONCE)
     set(variables CXXFLAGS=-O0)
+  endif()
+  if(name IN_LIST GRAVEN_MANY_TESTS)
     if(GRAVEN_TEST_LAUNCHER)
       list(APPEND variables CXX=${GRAVEN_TEST_COMPILER})
     endif()
-  endif()
-  if(name IN_LIST GRAVEN_MANY_TESTS)
     graven_add_parts(${name} test_${name} "${variables}")
     continue()
   endif()
+  # One at the most: of a list gtest_discover_tests makes several properties.
   if(variables)
     list(PREPEND variables ENVIRONMENT)
   endif()
