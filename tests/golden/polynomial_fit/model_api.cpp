@@ -80,7 +80,7 @@ static const Program& choose_program() {
 namespace {
 
 /// Every tensor begins where the one before it ends, at a multiple of 64.
-constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 64 - 1) / 64 * 64; }
+[[maybe_unused]] constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 64 - 1) / 64 * 64; }
 
 }  // namespace
 

@@ -34,7 +34,7 @@ static const Program& choose_program() { return program; }
 namespace {
 
 /// Every tensor begins where the one before it ends, at a multiple of 256.
-constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 256 - 1) / 256 * 256; }
+[[maybe_unused]] constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 256 - 1) / 256 * 256; }
 
 }  // namespace
 
