@@ -17,6 +17,7 @@
 #include "batch.h"
 #include "checkpoint.h"
 #include "dataset.h"
+#include "evaluation_calls.h"
 #include "execution.h"
 #include "file.h"
 #include "json_lines.h"
@@ -63,13 +64,6 @@ struct EpochStep {
   std::int64_t finished = 0;  ///< of its parts
 };
 
-/// The samples of a call of the evaluation: rows below `count` are those from `first` on, the others are sample
-/// `other`.
-struct EvaluationCall {
-  std::int64_t first, count, rows, other;
-  bool is_looked_at;  ///< its labels, too: else only its loss
-};
-
 class Trainer {
  public:
   Trainer(TrainableModel& model, TrainingOptions options, const Arguments& arguments)
@@ -98,9 +92,7 @@ class Trainer {
   void resume();
   bool train_epoch();
   void finish_step(const EpochStep& step);
-  std::vector<EvaluationCall> evaluation_calls(std::int64_t batch) const;
   std::optional<Evaluation> evaluate();
-  Evaluation total_of(const std::vector<EvaluationCall>& calls, const std::vector<double>& results) const;
   void finish_epoch(const Stopwatch& watch);
   void begin_next_epoch();
   void watch_loss(double loss);
@@ -681,29 +673,6 @@ void Trainer::follow_plateaus(const std::optional<Evaluation>& evaluation, doubl
   std::fflush(stdout);
 }
 
-/// Of the batches of the held-out set, and behind them of those that find what the rows of the last one add that are no
-/// samples of their own, where it cannot be filled.
-std::vector<EvaluationCall> Trainer::evaluation_calls(std::int64_t batch) const {
-  const std::int64_t n = test_->size();
-  std::vector<EvaluationCall> calls;
-  for (std::int64_t first = 0; first < n; first += batch) {
-    // A fixed batch that the last samples do not fill: the first of them stands in the other rows.
-    const std::int64_t count = std::min(batch, n - first);
-    calls.push_back({first, count, description_.batch_is_symbolic ? count : batch, first, true});
-  }
-  if (calls.empty()) return calls;
-  const EvaluationCall last = calls.back();
-  if (last.rows == last.count || description_.ignorable_labels >= 0) return calls;
-  // A batch of that sample alone says what it adds there.
-  calls.push_back({last.first, 0, last.rows, last.first, false});
-  if (last.count == 1) return calls;
-  // A mean or a sum over samples is the same whatever fills the batch. Another loss is told by this: of one sample
-  // alone, whose copies fill it, nothing else is to be known.
-  calls.push_back({last.first, last.count, last.rows, last.first + 1, false});
-  calls.push_back({last.first, 0, last.rows, last.first + 1, false});
-  return calls;
-}
-
 std::optional<Evaluation> Trainer::evaluate() {
   if (!test_source_ || !description_.has_evaluation || options_.eval_every == 0 || !epoch_is_due(options_.eval_every))
     return std::nullopt;
@@ -711,7 +680,7 @@ std::optional<Evaluation> Trainer::evaluate() {
   for (Batch& batch : held_out) test_source_->fill_shared(batch);
   model_.resize(test_sizes_.data());
   const std::int64_t n = test_->size(), batch = held_out.front().samples(), batches = (n + batch - 1) / batch;
-  const std::vector<EvaluationCall> calls = evaluation_calls(batch);
+  const std::vector<EvaluationCall> calls = evaluation_calls(description_, n, batch);
   // Each batch on one replica. Where all ranks have to make the same calls, one that has none in the last round takes
   // the first batch, of which nothing comes; and all make those that find what a row adds.
   const bool together = description_.shares_parameters;
@@ -764,46 +733,9 @@ std::optional<Evaluation> Trainer::evaluate() {
   for (Batch& own_batch : batches_) source_->fill_shared(own_batch);
   model_.resize(sizes_.data());
   if (stop_signal() != 0) return std::nullopt;
-  return total_of(calls, results);
-}
-
-/// `results`: of each call its loss, right answers and labels.
-Evaluation Trainer::total_of(const std::vector<EvaluationCall>& calls, const std::vector<double>& results) const {
-  Evaluation total;
-  const auto loss_of = [&](std::size_t c) { return results[3 * c]; };
-  for (std::size_t c = 0; c < calls.size() && calls[c].is_looked_at; ++c) {
-    const EvaluationCall& call = calls[c];
-    total.correct += static_cast<std::int64_t>(results[3 * c + 1]);
-    total.labels += static_cast<std::int64_t>(results[3 * c + 2]);
-    double loss_sum = loss_of(c);
-    if (call.rows > call.count && description_.ignorable_labels >= 0) {
-      // The loss is that of the samples alone. Of a mean, evaluate() has made a sum over all rows.
-      if (!description_.loss_is_sum) loss_sum *= static_cast<double>(call.count) / static_cast<double>(call.rows);
-    } else if (call.rows > call.count) {
-      const double part_of_batch = static_cast<double>(call.rows - call.count) / static_cast<double>(call.rows);
-      const double share = loss_of(c + 1) * part_of_batch;
-      std::string unknown =
-          std::isfinite(share) ? "" : "of a batch of sample " + std::to_string(call.first) + " alone is not finite";
-      loss_sum -= share;
-      if (call.count > 1) {
-        const double others = loss_of(c + 2), other_share = loss_of(c + 3) * part_of_batch;
-        const double apart = std::abs(loss_sum - (others - other_share));
-        if (unknown.empty() && !(apart <= 1e-5 * (std::abs(loss_of(c)) + std::abs(others))))
-          unknown = "is neither a mean nor a sum over the samples";
-      }
-      if (!unknown.empty()) {
-        warn("the test loss leaves out the last " + std::to_string(call.count) + " of " +
-             std::to_string(test_->size()) + " samples: they do not fill a batch of " + std::to_string(call.rows) +
-             ", and the loss " + unknown);
-        if (call.first == 0)
-          total = {.loss_sum = std::nan(""), .samples = call.count, .correct = total.correct, .labels = total.labels};
-        break;
-      }
-    }
-    total.loss_sum += loss_sum;
-    total.samples += call.count;
-  }
-  return total;
+  const EvaluatedSet set = total_of(description_, calls, results);
+  if (!set.warning.empty()) warn(set.warning);
+  return set.total;
 }
 
 /// Whether the epoch that ends is one of every `every`, or the run's last.

@@ -340,6 +340,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
     text.pop_back();  // the line in which it stands ends itself
     d[part] = std::move(text);
   }
+  if (data.pipeline.pipeline) d["stage_functions"] = render("project/train/stage_functions.inc", d);
   d["c_interface"] = render("project/" + kind + "/c_interface.inc", d);
   d["selftest_inputs"] = render("project/selftest_inputs.inc", d);
   add("params.h", "params.h");
