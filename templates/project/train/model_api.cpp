@@ -398,11 +398,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   /// A part of a step that is under way.
   struct Slot {
 {% if on_device %}
-    explicit Slot(Memory& of)
-        : numbers(of.device),
-          losses(@{ length(losses) }@),
-          results(@{ length(numbers_of_stages) }@){% if evaluates_apart %},
-          evaluation_losses(@{ length(evaluation_losses) }@){% endif %} {
+    explicit Slot(Memory& of) : numbers(of.device) {
       add_inputs(of.stages_of_slots(), in, inputs);
       inputs.allocate(of.device);
       ahead.emplace(of.device.execution(), inputs.bytes() + aligned(sizeof(Hyper)));
@@ -414,11 +410,11 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     const HyperOnDevice hyper{numbers.data()};
     bool is_last = true;  ///< part of its step
     std::optional<StageSlot> ahead;
-    runtime::Losses<Device> losses, results;
+    runtime::Losses<Device> losses{@{ length(losses) }@}, results{@{ length(numbers_of_stages) }@};
     Device::Calls forward_calls, backward_calls;
     Buffers buf;
 {% if evaluates_apart %}
-    runtime::Losses<Device> evaluation_losses;
+    runtime::Losses<Device> evaluation_losses{@{ length(evaluation_losses) }@};
     Device::Calls evaluation_calls;
     EvaluationBuffers evaluation_buf;
 {% endif %}
