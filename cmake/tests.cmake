@@ -79,6 +79,12 @@ set(GRAVEN_LONG_PROGRAMS emit networks targets)
 # Their graphs are compiled to be run once or twice; those of other tests with the flags that users' have.
 set(GRAVEN_COMPILES_ONCE frontend networks ops symbols)
 
+# Others by the tests' compiler, where there is one and not all tests are asked for. Of tests/emit a part goes on as
+# users' projects do: what is said to build without a warning, by every compiler, for every processor.
+set(GRAVEN_COMPILES_BY_THE_TESTS_COMPILER emit frontend networks)
+string(JOIN : GRAVEN_EMITTED_AS_USERS Project.TrainingBuilds* Project.InferenceBuilds* Project.EveryCompiler*
+       HostileNames.* Versions.* Processors/*)
+
 # What CMake, in a test, compiles emitted projects with.
 set(GRAVEN_COMPILE_ONCE CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_SOURCE_DIR}/tests/compile_once.sh)
 
@@ -102,8 +108,18 @@ function(graven_add_parts name program variables)
   endforeach()
 endfunction()
 
+# Adds the program's tests that GoogleTest's filter chooses (all where it is empty), with what `ARGN` tells of them.
 # NO_PRETTY_VALUES: tests of a table are called by their entries' names, which CMake would follow with the bytes of the
 # entries.
+function(graven_discover_tests name filter)
+  set(which)
+  if(filter)
+    set(which TEST_FILTER "${filter}")
+  endif()
+  gtest_discover_tests(test_${name} TEST_PREFIX ${name}/ NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 ${which}
+                       PROPERTIES LABELS sanitize TIMEOUT ${GRAVEN_TEST_TIMEOUT} ${ARGN})
+endfunction()
+
 file(GLOB TEST_DIRECTORIES CONFIGURE_DEPENDS LIST_DIRECTORIES true tests/*)
 foreach(directory ${TEST_DIRECTORIES})
   get_filename_component(name ${directory} NAME)
@@ -133,8 +149,16 @@ foreach(directory ${TEST_DIRECTORIES})
   if(name IN_LIST GRAVEN_LONG_PROGRAMS)
     list(APPEND variables COST ${GRAVEN_LONG_TEST})
   endif()
-  gtest_discover_tests(test_${name} TEST_PREFIX ${name}/ NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
-                       PROPERTIES LABELS sanitize TIMEOUT ${GRAVEN_TEST_TIMEOUT} ${variables})
+  set(filter "")
+  if(GRAVEN_TEST_LAUNCHER AND NOT GRAVEN_ALL_TESTS AND name IN_LIST GRAVEN_COMPILES_BY_THE_TESTS_COMPILER)
+    if(name STREQUAL "emit")
+      graven_discover_tests(emit "${GRAVEN_EMITTED_AS_USERS}" ${variables})
+      set(filter "-${GRAVEN_EMITTED_AS_USERS}")
+    endif()
+    # Not a second variable of ENVIRONMENT: see above.
+    list(APPEND variables ENVIRONMENT_MODIFICATION CXX=set:${GRAVEN_TEST_COMPILER})
+  endif()
+  graven_discover_tests(${name} "${filter}" ${variables})
 endforeach()
 # It compiles what it emits.
 target_compile_definitions(test_emit PRIVATE GRAVEN_CXX="${CMAKE_CXX_COMPILER}"

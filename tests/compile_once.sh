@@ -7,6 +7,8 @@
 # for (GRAVEN_ALL_TESTS): they compute the same bits. As users compile them they are tested by tests/kernels, bits/ and
 # the samples.
 # The objects are kept in the folder EMITTED_OBJECTS, or in the build folder that the project lies in.
+# EMITTED_OBJECTS=none is for a project that no other is compiled like: it is compiled whole, as CMake says, which takes
+# less than its parts.
 set -eu
 above() {  # FILE FOLDER: the folder with that file, this one or the nearest above it
   local folder=$2
@@ -44,6 +46,7 @@ for word in "$@"; do
   esac
   last=$word
 done
+if [ "$objects" = none ]; then exec "${command[@]}"; fi
 unset CCACHE_RECACHE
 export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$project CCACHE_DIR=$objects
 

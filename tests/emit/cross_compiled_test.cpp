@@ -12,6 +12,7 @@
 #include "codegen/build/process.h"
 #include "codegen/emit/project.h"
 #include "runtime_min/npy.h"
+#include "tests/compile_once.h"
 
 namespace graven::codegen {
 namespace {
@@ -70,6 +71,7 @@ TEST_P(CrossCompiled, TrainingProjectTestsItselfAndLearns) {
   std::ofstream(folder / "toolchain.cmake")
       << "set(CMAKE_SYSTEM_NAME Linux)\nset(CMAKE_SYSTEM_PROCESSOR " << processor << ")\nset(CMAKE_CXX_COMPILER "
       << compiler << ")\nset(CMAKE_CROSSCOMPILING_EMULATOR " << emulator << " -L /usr/" << system << ")\n";
+  const tests::NothingIsShared alone;
   const auto run = [&](const std::vector<std::string>& command) {
     return run_process(command, {.directory = folder.string(), .seconds = 500});
   };

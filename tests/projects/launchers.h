@@ -1,6 +1,5 @@
 // Starts emitted projects as several ranks, with each MPI that is installed where all tests are asked for
-// (GRAVEN_ALL_TESTS; tests/run.sh --all), and else with the first: what differs from MPI to MPI, tests/projects/ranks
-// runs with all of them anyway.
+// (GRAVEN_ALL_TESTS; tests/run.sh --all), and else with the first.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +21,7 @@ struct Launcher {
   std::vector<std::string> command;  ///< before the number of ranks
 };
 
-inline std::vector<Launcher> all_launchers() {
+inline std::vector<Launcher> launchers() {
   std::vector<Launcher> found;
   // Processors may be fewer than ranks, and tests run as root in containers.
   for (const Launcher& l : {Launcher{"openmpi",
@@ -31,11 +30,6 @@ inline std::vector<Launcher> all_launchers() {
                                       "/usr/bin/mpirun.openmpi", "--oversubscribe", "-n"}},
                             Launcher{"mpich", "/usr/bin/mpicxx.mpich", {"/usr/bin/mpiexec.mpich", "-n"}}})
     if (std::filesystem::exists(l.compiler)) found.push_back(l);
-  return found;
-}
-
-inline std::vector<Launcher> launchers() {
-  std::vector<Launcher> found = all_launchers();
   if (!all_tests() && found.size() > 1) found.resize(1);
   return found;
 }
@@ -43,14 +37,14 @@ inline std::vector<Launcher> launchers() {
 /// What programs are called, in whatever folder.
 inline const char* const kProgram = "net";
 
-/// Builds the project in its folder build-ENGINE.
+/// Builds the project, or one of its targets, in its folder build-ENGINE.
 inline void build_project(const std::filesystem::path& project, const std::string& engine,
-                          const std::vector<std::string>& options) {
+                          const std::vector<std::string>& options, const std::string& target = "all") {
   const std::string folder = project.string(), to = folder + "/build-" + engine;
   std::vector<std::string> configure = {
       "cmake", "-S", folder, "-B", to, "-DGRAVEN_LEVELS=base", "-DCMAKE_CXX_FLAGS=-Werror"};
   configure.insert(configure.end(), options.begin(), options.end());
-  for (const auto& command : {configure, std::vector<std::string>{"cmake", "--build", to, "-j2"}}) {
+  for (const auto& command : {configure, std::vector<std::string>{"cmake", "--build", to, "-j2", "--target", target}}) {
     const codegen::ProcessResult r = codegen::run_process(command, {.seconds = 600});
     ASSERT_EQ(r.exit_status, 0) << r.output;
   }

@@ -17,6 +17,7 @@
 #include <functional>
 #include <iostream>
 #include <limits>
+#include <optional>
 #include <random>
 #include <sstream>
 #include <string>
@@ -29,6 +30,8 @@
 #include "ir/op.h"
 #include "runtime_min/checkpoint.h"
 #include "runtime_min/npy.h"
+#include "tests/all_tests.h"
+#include "tests/compile_once.h"
 #include "tests/projects/data.h"
 #include "tests/projects/launchers.h"
 
@@ -126,21 +129,32 @@ class Projects : public testing::Test {
     for (const char* folder : {"work/disk", "work/read_only"}) (void)::umount2((root() / folder).c_str(), MNT_DETACH);
     fs::remove_all(root() / "work");
     fs::create_directories(root() / "work");
-    build(training_graph(), "classify_train");
-    build(inference_graph(), "classifier");
+    build(training_graph(), "classify_train", true);
+    build(inference_graph(), "classifier", true);
     write_data(root() / "work/data/train", kSamples, 1);
     write_data(root() / "work/data/test", 11, 2);
   }
 
+  /// With the sanitizers, which takes five times as long, what is used badly; the rest where all tests are asked for.
   template <class Graph>
-  static void build(const Graph& graph, const std::string& name, const std::string& levels = "base") {
+  static void build(const Graph& graph, const std::string& name, bool sanitized = tests::all_tests(),
+                    const std::string& levels = "base") {
     const fs::path folder = root() / name;
     codegen::emit(graph, folder, {.name = tests::kProgram, .format = false});
+    std::vector<std::string> configure{"cmake",
+                                       "-S",
+                                       folder.string(),
+                                       "-B",
+                                       (folder / "build").string(),
+                                       "-DGRAVEN_LEVELS=" + levels,
+                                       "-DCMAKE_CXX_FLAGS=-Werror"};
+    std::optional<tests::NothingIsShared> alone;
+    if (sanitized) {
+      configure.insert(configure.end(), {"-DGRAVEN_SANITIZE=address", "-DCMAKE_CXX_FLAGS_RELEASE=-O0"});
+      if (!tests::all_tests()) alone.emplace();
+    }
     for (const std::vector<std::string>& command :
-         {std::vector<std::string>{"cmake", "-S", folder.string(), "-B", (folder / "build").string(),
-                                   "-DGRAVEN_SANITIZE=address", "-DGRAVEN_LEVELS=" + levels,
-                                   "-DCMAKE_CXX_FLAGS_RELEASE=-O0", "-DCMAKE_CXX_FLAGS=-Werror"},
-          {"cmake", "--build", (folder / "build").string(), "-j2"}}) {
+         {configure, {"cmake", "--build", (folder / "build").string(), "-j2"}}) {
       const ProcessResult r = codegen::run_process(command, {.seconds = 600});
       ASSERT_EQ(r.exit_status, 0) << r.output;
     }
@@ -202,9 +216,10 @@ TEST_F(Projects, SelfTestsPass) {
 }
 
 TEST_F(Projects, ConvolutionsAndAttentionTrain) {
+  if (!tests::all_tests()) GTEST_SKIP() << "tests/kernels has them under the sanitizers";
   TrainPatches training;
   training.compile(spec({kBatch, 1, 14, 14}, "images"), spec({kBatch}, i64, "labels"));
-  build(training, "patches_train", "native");
+  build(training, "patches_train", true, "native");
   expect_self_test_passes("patches_train");
   // The class is where the bright half of an image begins.
   const fs::path images = work() / "patches_data";
