@@ -176,8 +176,16 @@ void GraphBase::add_output(GraphRecording& recording, const Tensor& value, const
     fail_at("build() of " + state_->name + " returns an undefined tensor" + (path.empty() ? "" : " at '" + path + "'"),
             recording.where);
   Trace& trace = *recording.trace;
+  const ir::ValueId output = trace.value_of(value, {});
+  if (trace.before_update > 0 && trace.graph.value(output).kind == ir::ValueKind::node &&
+      ir::at(output) >= trace.before_update)
+    fail_at("build() of " + state_->name + " returns " + trace.graph.type(output).to_string() +
+                (path.empty() ? "" : " at '" + path + "'") +
+                ", which is there only behind the update: expected what is computed before it; parameters and buffers "
+                "are read from their modules, behind the call",
+            recording.where);
   tree.index = static_cast<std::int32_t>(trace.graph.outputs.size());
-  trace.graph.outputs.push_back(trace.value_of(value, {}));
+  trace.graph.outputs.push_back(output);
 }
 
 namespace {

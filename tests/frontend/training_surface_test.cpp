@@ -302,6 +302,24 @@ std::vector<Case> cases() {
        "hidden.weight of the average is the model's own"},
       {"OtherNames", behind([](const Step& s) { nn::utils::update_average_(s.average.last, s.net, 0.9); }),
        "the average has 2 parameters, the model 6"},
+      {"TheUpdatedParameterAsAResult",
+       [](const Step& s) {
+         average_in_a_module(s);
+         return s.net.last.weight;
+       },
+       "returns f32[1,7], which is there only behind the update"},
+      {"TheAverageAsAResult",
+       [](const Step& s) {
+         average_in_a_module(s);
+         return s.average.last.bias;
+       },
+       "returns f32[1], which is there only behind the update"},
+      {"WhatIsComputedOfThemAsAResult",
+       [](const Step& s) {
+         average_in_a_module(s);
+         return (s.net.last.weight - s.average.last.weight).abs().sum();
+       },
+       "returns f32[], which is there only behind the update"},
       {"NoDecay", behind([](const Step& s) { nn::utils::update_average_(s.average, s.net, 1.5); }),
        "decay must lie in [0, 1], got 1.5"},
   };
