@@ -76,8 +76,10 @@ class Stages {
     find_owners();
     for (std::size_t n = 0; n < graph.nodes.size(); ++n)
       if (graph.nodes[n].phase == Phase::update) of_[n] = of_update(graph.nodes[n]);
-    for (std::size_t n = graph.nodes.size(); n-- > 0;)
-      if (of_[n] == kNoStage) of_[n] = std::max(of_readers(graph.nodes[n]), 0);
+    for (std::size_t n = graph.nodes.size(); n-- > 0;) {
+      if (of_[n] == kNoStage) of_[n] = of_readers(graph.nodes[n]);
+      if (of_[n] == kNoStage) of_[n] = std::max(of_what_it_reads(graph.nodes[n]), 0);
+    }
   }
 
   std::vector<std::int32_t> take() { return std::move(of_); }
@@ -118,15 +120,23 @@ class Stages {
       if (graph_.value(d.variable).kind == ValueKind::sum) owner_[d.variable] = stage_of(d.value);
     for (const Gradient& g : graph_.gradients)
       if (g.sum != kNone) owner_[g.parameter] = owner_(g.sum);
-    for (const ValueId p : graph_.parameters)
-      if (owner_(p) == kNoStage)
-        for (const NodeId reader : uses_.readers(p)) owner_[p] = least(owner_(p), of_[at(reader)]);
   }
   std::int32_t of_update(const Node& node) const {
     if (node.is(kReceive)) return static_cast<std::int32_t>(node.attributes.integer("to"));
     std::int32_t stage = kNoStage;
     for (const ValueId v : node.inputs)
       if (v != kNone) stage = std::max(stage, uses_.maker(v) < 0 ? owner_(v) : stage_of(v));
+    return stage;
+  }
+
+  /// Of an update that reads nothing that a stage makes: where forward reads what it reads.
+  std::int32_t of_what_it_reads(const Node& node) const {
+    std::int32_t stage = kNoStage;
+    if (node.phase != Phase::update) return stage;
+    for (const ValueId v : node.inputs)
+      if (v != kNone && uses_.maker(v) < 0)
+        for (const NodeId reader : uses_.readers(v))
+          if (graph_.nodes[at(reader)].phase != Phase::update) stage = least(stage, of_[at(reader)]);
     return stage;
   }
 

@@ -7,9 +7,10 @@
 //
 // What nothing but inputs, parameters and constants goes into, and no module with a stage computes (a mask), or what is
 // one of these under another shape, is computed in each stage that reads it. An update of parameters of several stages
-// becomes one of each. A parameter that several stages read belongs to the first of them: the others' parts of its
-// gradient flow there, and it is they who get its new value from there (runtime_min/pipeline.h). A norm of gradients of
-// several stages is that of the stages' own norms:
+// becomes one of each, and what stands behind it, an average of weights, is computed where the parameter that it reads
+// is updated. A parameter that several stages read belongs to the first of them: the others' parts of its gradient flow
+// there, and it is they who get its new value from there (runtime_min/pipeline.h). A norm of gradients of several
+// stages is that of the stages' own norms:
 //
 //   f = clip_factor(g0, g1)                ->    n0 = gradient_norm(g0)             n1 = gradient_norm(g1)
 //   p0, p1 = sgd(p0, p1, f * g0, f * g1)         f0 = clip_factor(n0, receive(n1))  f1 = clip_factor(receive(n0), n1)
@@ -47,16 +48,18 @@ class Split {
       const Node& node = rewriter_.old()[n];
       // What is an input or a parameter under another shape every stage has.
       const bool is_variable = node.op->alias && uses_.maker(root_[at(node.outputs[0])]) < 0;
-      is_free_[static_cast<NodeId>(n)] = node.phase != Phase::update && !node.is(kReceive) && !node.op->donates() &&
-                                         (settles_ || is_variable || !has_module(node)) &&
-                                         std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
-                                           return uses_.maker(v) < 0 || is_free_(uses_.maker(v));
-                                         });
+      const bool may_be = node.phase == Phase::update ? !is_update(*node.op) && !gives_result(node)
+                                                      : settles_ || is_variable || !has_module(node);
+      is_free_[static_cast<NodeId>(n)] =
+          may_be && !node.is(kReceive) && !node.op->donates() &&
+          std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
+            return uses_.maker(v) < 0 ? node.phase != Phase::update || stage_of(v) < 0 : is_free_(uses_.maker(v));
+          });
     }
     for (std::size_t n = 0; n < rewriter_.old().size(); ++n) {
       Node node = rewriter_.old()[n];  // a copy: what reads it may need it once more
       if (node.phase == Phase::update)
-        add_update(std::move(node));
+        add_update(std::move(node), stage_[n]);
       else
         add(std::move(node), stage_[n]);
     }
@@ -166,12 +169,16 @@ class Split {
 
   // ---- updates
 
+  bool gives_result(const Node& node) const {
+    return std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return uses_.is_result(v); });
+  }
+
   /// The stage of what an update reads; -1: a number, or another that belongs to none.
   std::int32_t stage_of(ValueId v) {
     if (v == kNone || norms_.count(v) != 0) return -1;
     if (uses_.maker(v) >= 0) {
       const NodeId m = uses_.maker(v);
-      return is_free_(m) && rewriter_.old()[at(m)].phase != Phase::update ? -1 : stages_of_made_(v, stage_[at(m)]);
+      return is_free_(m) ? -1 : stages_of_made_(v, stage_[at(m)]);
     }
     if (owners_.empty()) {
       for (const Donation& d : graph_.donations)
@@ -187,7 +194,8 @@ class Split {
     return found == updated_in_.end() ? otherwise : found->second;
   }
 
-  void add_update(Node node) {
+  /// `otherwise`: the stage of one that reads nothing that has a stage.
+  void add_update(Node node, std::int32_t otherwise) {
     if (node.is(kReceive)) {
       updated_in_[node.outputs[0]] = static_cast<std::int32_t>(node.attributes.integer("to"));
       return rewriter_.keep(std::move(node));
@@ -200,7 +208,7 @@ class Split {
       std::map<std::int32_t, std::vector<std::size_t>> chosen;
       for (std::size_t i = 0; i < gradients.count; ++i) chosen[stage_of(node.inputs[gradients.begin + i])].push_back(i);
       if (chosen.size() > 1) {
-        for (const auto& [stage, positions] : chosen) add_update(part_of_update(node, positions));
+        for (const auto& [stage, positions] : chosen) add_update(part_of_update(node, positions), stage);
         return;
       }
     }
@@ -210,12 +218,17 @@ class Split {
       for (const std::int32_t s : stages) list += (list.empty() ? "" : ", ") + std::to_string(s);
       throw UserError("set_stage: '" + std::string(node.op->name) + "', which belongs to the update, reads what " +
                       "stages " + list + " of " + graph_.name + " make: expected one stage")
-          .note("set_grad_scaler() looks at the gradients of all stages at once: leave it out")
+          .note(graph_.config.count(std::string(kLossScale)) == 0
+                    ? "behind the update a stage reads what it has updated itself: parameters of one stage alone"
+                    : "set_grad_scaler() looks at the gradients of all stages at once: leave it out")
           .at(node.origins);
     }
-    const std::int32_t stage = stages.empty() ? 0 : *stages.begin();
+    const std::int32_t stage = stages.empty() ? otherwise : *stages.begin();
     for (ValueId& v : node.inputs)
-      if (norms_.count(v) != 0) v = factor_in(v, stage);
+      if (norms_.count(v) != 0)
+        v = factor_in(v, stage);
+      else if (v != kNone && uses_.maker(v) >= 0 && is_free_(uses_.maker(v)))
+        v = in_stage(v, stage, node);
     for (const ValueId v : node.outputs) updated_in_[v] = stage;
     rewriter_.keep(std::move(node));
   }
@@ -291,6 +304,9 @@ void split_stages(Graph& graph, const PassOptions&) {
   // An evaluation may leave a stage nothing to do: a dropout is one of training alone.
   if (!graph.flag(kStagedEvaluation)) require_operators(graph);
   cross_stages(graph, false);
+  // Whatever passes make once for several readers, a cast of an input, belongs to the first of them, and so to a stage
+  // that all others may read it from.
+  sort_by_stage(graph);
 }
 
 }  // namespace graven::ir

@@ -86,6 +86,46 @@ struct Passes : nn::Module<Passes> {
   }
 };
 
+/// A mean teacher: what its layers are, the update of another stage than the one that reads them decides; and a buffer
+/// that follows parameters of one stage.
+struct Followed : nn::Module<Followed> {
+  Tensor norm = buffer("norm", zeros({1}));
+};
+struct TrainWithTeacher : nn::Graph<TrainWithTeacher> {
+  Mlp model, teacher = child("teacher", Mlp());
+  Followed followed = child("followed", Followed());
+  optim::AdamW optimizer{
+      {{model.first.parameters(), {.lr = 0.01, .weight_decay = 0.1}}, {others(), {.lr = 0.02, .weight_decay = 0}}}};
+  explicit TrainWithTeacher(Mlp m) : model(child("model", m)) {
+    add_optimizer(optimizer);
+    teacher.load_state_dict(model.state_dict());
+  }
+  std::vector<Tensor> others() const {
+    std::vector<Tensor> all = model.second.parameters();
+    for (const Tensor& t : model.third.parameters()) all.push_back(t);
+    return all;
+  }
+  Tensor build(Tensor x, Tensor labels) {
+    Tensor taught;
+    {
+      const NoGradGuard no_grad;
+      taught = teacher(x);
+    }
+    const Tensor scores = model(x);
+    Tensor loss = cross_entropy(scores, labels) + 0.1 * square(scores - taught).mean();
+    loss.backward();
+    nn::utils::clip_grad_norm_(model.parameters(), 0.5);
+    nn::utils::update_average_(teacher, model, 0.9);
+    const nn::AfterUpdate after;
+    followed.norm.copy_(0.5 * followed.norm + model.third.weight.square().sum());
+    return loss;
+  }
+};
+void in_three_with(Mlp& teacher, Mlp& m) {
+  in_three(m);
+  teacher.set_stage(2);
+}
+
 const Spec kX = spec({8, 16}, "x"), kLabels = spec({8}, i64, "labels");
 
 ir::Graph lowered(ir::Graph graph) {
@@ -165,6 +205,17 @@ std::vector<Network> networks() {
               },
               spec({4, 1, 28, 28}, "x"), spec({4}, i64, "labels")),
            4},
+          {"teacher",
+           [](bool staged, const test::Call<void(nn::GraphBase&, nn::ModuleBase&)>& ask) {
+             manual_seed(1);
+             Mlp model;
+             TrainWithTeacher graph(model);
+             if (staged) in_three_with(graph.teacher, model);
+             if (!staged) graph.enable_data_parallel();
+             if (ask) ask(graph, model);
+             return graph.trace(kX, kLabels);
+           },
+           3},
           {"passes",
            of([] { return Passes(); },
               [](Passes& m) {
@@ -374,6 +425,28 @@ TEST(Stages, RefuseWhatCannotBe) {
          "asks for update_in_backward, and has stages (set_stage)");
   expect(refused(in_three, [](nn::GraphBase& g) { g.set_grad_scaler(amp::GradScaler()); }),
          "which belongs to the update, reads what stages 0, 1, 2 of Train make: expected one stage");
+
+  expect(error_of([] {
+           struct Sums : nn::Graph<Sums> {
+             Mlp model;
+             Followed followed = child("followed", Followed());
+             optim::SGD optimizer{model.parameters(), {.lr = 0.1}};
+             explicit Sums(Mlp m) : model(child("model", m)) { add_optimizer(optimizer); }
+             Tensor build(Tensor x, Tensor labels) {
+               Tensor loss = cross_entropy(model(x), labels);
+               loss.backward();
+               const nn::AfterUpdate after;
+               followed.norm.copy_(model.first.weight.square().sum() + model.third.weight.square().sum());
+               return loss;
+             }
+           };
+           Mlp model;
+           in_three(model);
+           Sums graph(model);
+           lowered(graph.trace(kX, kLabels));
+         }),
+         "reads what stages 0, 2 of Sums make: expected one stage\n  behind the update a stage reads what it has "
+         "updated itself");
 
   struct Unused : nn::Module<Unused> {
     nn::Linear first = child("first", nn::Linear(16, 4)), second = child("second", nn::Linear(4, 4));
