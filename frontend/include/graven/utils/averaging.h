@@ -35,9 +35,10 @@ namespace graven::nn {
 ///
 /// It may read parameters and buffers, and write buffers and parameters that no optimizer of the graph has. User error
 /// before backward(), of what was computed before it (the memory and sizes of that belong to the step before the
-/// update), of random numbers, of a parameter that is updated (change it at the beginning of build()), of a result of build() (what a call
-/// leaves is read from the modules), and of a backward() or clip_grad_norm_() behind it. Of a step in parts (set_gradient_accumulation_steps()) it is done once,
-/// with the last one; of a step that a GradScaler skips it is done all the same, as what follows scaler.step() is.
+/// update), of random numbers, of a parameter that is updated (change it at the beginning of build()), of a result of
+/// build() (what a call leaves is read from the modules), and of a backward() or clip_grad_norm_() behind it. Of a step
+/// in parts (set_gradient_accumulation_steps()) it is done once, with the last one; of a step that a GradScaler skips
+/// it is done all the same, as what follows scaler.step() is.
 class AfterUpdate {
  public:
   explicit AfterUpdate(Location where = Location::current());
