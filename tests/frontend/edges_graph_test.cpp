@@ -316,6 +316,37 @@ TEST(EdgesGraph, ABoolChoosesBetweenNumbers) {
   }
 }
 
+/// Bits of bools in kernels that compute in numbers, and in bools alone.
+struct Bits : nn::Graph<Bits> {
+  std::vector<Tensor> build(Tensor x, Tensor y) {
+    const Tensor of_x = x.to(boolean), of_y = y.to(boolean), above = x > 0.0;
+    return {where(~of_y, x + 1.0, y * 2.0),
+            (~of_x).to(f32) + y,
+            where(of_x & of_y, x, y),
+            (of_x | (y > 1.0)).to(f32) + x,
+            (above ^ of_y).to(f32) * x,
+            (of_x ^ of_y).to(f32) * 2.0,
+            where(~(~of_x & above), x, y),
+            (~of_x ^ of_y).to(i64) * 3,
+            ~of_x,
+            of_x ^ of_y};
+  }
+};
+
+TEST(EdgesGraph, BitsOfBoolsAreBoolsWhateverIsComputedBeside) {
+  for (const DType dtype : {f32, f64, i64, u8}) {
+    SCOPED_TRACE(static_cast<int>(dtype));
+    // A half is true, of a float.
+    const Tensor x = tensor({0.5, 2.0, 0.0, 3.0, 2.0, 0.0, 1.0, 4.0}).to(dtype),
+                 y = tensor({2.0, 0.0, 0.0, 1.0, 0.25, 5.0, 7.0, 2.0}).to(dtype);
+    Bits graph;
+    const std::vector<Tensor> expected = graph.build(x, y), found = graph(x, y);
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i)
+      EXPECT_EQ(found[i].to(f64).to_vector<double>(), expected[i].to(f64).to_vector<double>()) << i;
+  }
+}
+
 constexpr int kJudged = __LINE__ + 2;
 struct Judge : nn::Graph<Judge> {
   Tensor build(Tensor input, Tensor target) { return binary_cross_entropy(input, target); }
