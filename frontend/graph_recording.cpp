@@ -177,8 +177,7 @@ void GraphBase::add_output(GraphRecording& recording, const Tensor& value, const
             recording.where);
   Trace& trace = *recording.trace;
   const ir::ValueId output = trace.value_of(value, {});
-  if (trace.before_update > 0 && trace.graph.value(output).kind == ir::ValueKind::node &&
-      ir::at(output) >= trace.before_update)
+  if (trace.is_of_update(output))
     fail_at("build() of " + state_->name + " returns " + trace.graph.type(output).to_string() +
                 (path.empty() ? "" : " at '" + path + "'") +
                 ", which is there only behind the update: expected what is computed before it; parameters and buffers "

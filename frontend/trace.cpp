@@ -448,8 +448,7 @@ void Trace::require_variables(const ir::OpDef& op, const std::vector<Tensor>& in
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (values[i] == ir::kNone || variables.count(inputs[i].impl().get())) continue;
     const ir::Value& value = graph.value(values[i]);
-    if (value.kind != ir::ValueKind::input && (value.kind != ir::ValueKind::node || ir::at(values[i]) >= before_update))
-      continue;
+    if (value.kind != ir::ValueKind::input && (value.kind != ir::ValueKind::node || is_of_update(values[i]))) continue;
     fail(std::string(op.name),
          "'" + value.name + "' " + value.type.to_string() +
              " was there before the update; behind it expected parameters, buffers and what is computed of them there",

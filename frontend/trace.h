@@ -67,6 +67,10 @@ struct Trace {
   /// Behind read_updates() the number of values that were there before, else 0: what is recorded belongs to the update
   /// phase, and reads variables as they are when parameters have been updated.
   std::size_t before_update = 0;
+  /// Computed behind read_updates().
+  bool is_of_update(ir::ValueId v) const {
+    return before_update > 0 && graph.value(v).kind == ir::ValueKind::node && ir::at(v) >= before_update;
+  }
   ir::Phase phase() const { return before_update > 0 ? ir::Phase::update : ir::Phase::forward; }
   /// What build() says from here on is done behind the optimizers' updates. A parameter that is read then is a `detach`
   /// of the update phase, of which add_optimizer_updates makes what the update gives. User error before backward().

@@ -7,8 +7,9 @@
 #                                   (where there is a clang++ with libFuzzer). What the rest works on is the standard
 #                                   library's, which checks indices (CMakeLists.txt)
 #   bash tests/run.sh --all         the slow ones, too, those within other tests that look for GRAVEN_ALL_TESTS (all
-#                                   cases of CUDA's operators, layouts, zero, networks compared bit for bit), and those
-#                                   of several ranks with each MPI that is installed: half an hour more
+#                                   cases of CUDA's operators, layouts, zero, networks compared bit for bit, all of
+#                                   projects/faults under the sanitizers), AVX-512's kernels on processors without, and
+#                                   several ranks with each MPI that is installed: half an hour more
 #   bash tests/run.sh --sanitize    as --all, with every test under these two sanitizers, and the tests of threads under
 #                                   ThreadSanitizer: three quarters of an hour more
 #   BUILD=DIR bash tests/run.sh     another build folder (default: build)

@@ -474,18 +474,10 @@ struct RuleText {
   const std::set<std::string>& bools;         ///< those of them that are declared so
   std::map<std::string, std::string> values;  ///< texts of the attributes
   ScalarStyle style = {};
-  bool of_bools = false;  ///< what it computes is one, in a program that computes in another type
 
   std::string text() const { return of(rule.result(), 0); }
 
  private:
-  /// An input of the rule where bits are computed: those of numbers that stand for a bool are not its own.
-  std::string bits(std::int32_t t, int within) const {
-    const ir::FormulaTerm& term = rule.term(t);
-    const std::string text = of(t, within);
-    if (!of_bools || term.kind != ir::FormulaTerm::Kind::input || bools.count(text)) return text;
-    return "(" + text + " != 0)";
-  }
   std::string of(std::int32_t t, int least) const {
     const ir::FormulaTerm& term = rule.term(t);
     switch (term.kind) {
@@ -500,13 +492,8 @@ struct RuleText {
     }
     if (term.kind == ir::FormulaTerm::Kind::nonzero)
       if (std::string name = of(term.arguments[0], 0); bools.count(name)) return name;
-    std::string text = operation_text(
-        term,
-        [&](std::size_t i, int within) {
-          return term.kind == ir::FormulaTerm::Kind::bitwise ? bits(term.arguments[i], within)
-                                                             : of(term.arguments[i], within);
-        },
-        style);
+    std::string text =
+        operation_text(term, [&](std::size_t i, int within) { return of(term.arguments[i], within); }, style);
     return binding(term, style.wrapping) < least ? "(" + text + ")" : text;
   }
 };
@@ -617,13 +604,13 @@ Functor make_functor(const ir::ScalarProgram& given) {
       RuleText rule{ir::element_rule(op), {}, bools, {}, {.wrapping = wraps(step)}};
       // A comparison computes in the type of what it compares.
       if (type != "T" && step.dtype != ir::DType::boolean && step.op != ir::kWhere.name) rule.style.type = type;
-      // Bits of bools are a bool's, whatever the program computes in.
-      if (step.dtype == ir::DType::boolean && (main != ir::DType::boolean || spelled) && !gives_boolean(op)) {
-        rule.of_bools = true;
-        if (ir::element_rule(op).term(ir::element_rule(op).result()).kind == ir::FormulaTerm::Kind::bitwise)
-          rule.style.type = "bool";
+      // Bits of bools are a bool's, whatever the program computes in: of a number that stands for one they are not.
+      const bool of_bits = type == "bool" && rule.rule.term(rule.rule.result()).kind == ir::FormulaTerm::Kind::bitwise;
+      if (of_bits) rule.style.type = type;
+      for (const std::int32_t argument : step.arguments) {
+        const std::string& name = results[ir::at(argument)];
+        rule.arguments.push_back(of_bits && bools.count(name) == 0 ? "(" + name + " != 0)" : name);
       }
-      for (const std::int32_t argument : step.arguments) rule.arguments.push_back(results[ir::at(argument)]);
       for (const auto& [key, value] : step.constants)
         rule.values.emplace(key, fmt::format("{}({})", rule.style.type, number_text(value)));
       expression = rule.text();
