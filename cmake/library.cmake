@@ -30,7 +30,8 @@ add_custom_command(
   COMMAND graven_eager_table ${CMAKE_SOURCE_DIR} ${EAGER_TABLE_DIRECTORY} ${EAGER_TABLE_PARTS}
   DEPENDS graven_eager_table ${KERNEL_HEADERS}
   COMMENT "Writing the table of eager kernels")
-set(EAGER_KERNEL_SOURCES ${EAGER_TABLE_SOURCES} ${CMAKE_SOURCE_DIR}/frontend/eager/broadcast.cpp)
+set(EAGER_KERNEL_SOURCES ${EAGER_TABLE_SOURCES} ${CMAKE_SOURCE_DIR}/frontend/eager/broadcast.cpp
+                         ${CMAKE_SOURCE_DIR}/frontend/eager/convert_halves.cpp)
 set_source_files_properties(${EAGER_KERNEL_SOURCES} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
 set(EAGER_KERNEL_FLAGS ${GRAVEN_KERNEL_FLAGS})
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -16,6 +16,7 @@
 
 #include "frontend/autograd.h"
 #include "frontend/dispatch.h"
+#include "frontend/eager/convert_halves.h"
 #include "frontend/eager/program.h"
 #include "frontend/trace.h"
 #include "graven/functional.h"
@@ -399,6 +400,13 @@ void copy_elements(const TensorImpl& source, TensorImpl& target) {
   const std::size_t rank = source.sizes.size();
   const std::int64_t inner = rank ? source.sizes.back() : 1, from_step = rank ? source.strides.back() : 1,
                      to_step = rank ? target.strides.back() : 1;
+  if (from_step == 1 && to_step == 1 && (ir::is_half(source.dtype) || ir::is_half(target.dtype))) {
+    for_each_row(source.sizes, source.strides, target.strides, [&](std::int64_t a, std::int64_t b) {
+      convert_buffer(source.dtype, source.data() + a * static_cast<std::int64_t>(ir::size_of(source.dtype)),
+                     target.dtype, target.data() + b * static_cast<std::int64_t>(ir::size_of(target.dtype)), inner);
+    });
+    return;
+  }
   visit(source.dtype, [&](auto from_zero) {
     using From = decltype(from_zero);
     visit(target.dtype, [&](auto to_zero) {
@@ -413,6 +421,7 @@ void copy_elements(const TensorImpl& source, TensorImpl& target) {
 }
 
 void convert_buffer(DType from_dtype, const void* source, DType to_dtype, void* target, std::int64_t n) {
+  if (eager::convert_halves(from_dtype, source, to_dtype, target, n)) return;
   visit(from_dtype, [&](auto from_zero) {
     using From = decltype(from_zero);
     visit(to_dtype, [&](auto to_zero) {

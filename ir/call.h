@@ -74,5 +74,7 @@ std::vector<Dim> sizes_of(const Graph& graph, const KernelCall& call, const Argu
 /// What the node becomes on the processor that runs this: so eager mode asks for kernels. Defined in
 /// codegen/targets/cpu.
 KernelCall lower(const NodeView& node);
+/// Whether a kernel for the node's half types is better there than the one for f32: TargetTraits::takes_half.
+bool takes_half(const NodeView& node);
 
 }  // namespace graven::ir

@@ -35,7 +35,8 @@ std::size_t size_of(DType dtype) { return kInfo[static_cast<std::size_t>(dtype)]
 
 double epsilon_of(DType dtype) { return kInfo[static_cast<std::size_t>(dtype)].epsilon; }
 
-bool is_floating(DType d) { return d == DType::f32 || d == DType::f64 || d == DType::f16 || d == DType::bf16; }
+bool is_floating(DType d) { return d == DType::f32 || d == DType::f64 || is_half(d); }
+bool is_half(DType d) { return d == DType::f16 || d == DType::bf16; }
 
 bool is_integral(DType d) { return d == DType::i8 || d == DType::i32 || d == DType::i64 || d == DType::u8; }
 

@@ -34,6 +34,8 @@ std::optional<DType> dtype_from_name(std::string_view name);
 /// Bytes an element takes.
 std::size_t size_of(DType dtype);
 bool is_floating(DType dtype);
+/// f16 or bf16: 16 bits in memory, and f32 in sums.
+bool is_half(DType dtype);
 /// From 1 to the next number; 0 of what is not floating.
 double epsilon_of(DType dtype);
 /// Signed and unsigned integers; boolean is neither floating nor integral.

@@ -117,6 +117,8 @@ class Table {
     }
     if (!call.reference && !op.packs && !has_function(any, true)) add_kernel(node, call, doubles);
     if (call.file != any.file) call = any;
+    // The rule of an update says what both compute: of half types one does.
+    if (found && op.rule != nullptr && ir::is_half(own.inputs[0])) return;
     call.reference = true;
     found = add_kernel(node, call, own) || found;
     add_kernel(node, call, doubles);

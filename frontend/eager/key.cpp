@@ -63,8 +63,12 @@ Signature signature_of(const ir::Node& node, const std::function<ir::DType(ir::V
 
 void lower_for_eager(ir::Graph& graph) {
   // By name, in the order of the pipeline: what makes the fast kernels applicable, and what kernels need.
-  constexpr std::string_view kWanted[] = {"choose_layout", "decompose_reductions", "decompose_matmuls", "pack_weights"};
-  const ir::PassOptions options;
+  constexpr std::string_view kWanted[] = {"choose_layout", "decompose_reductions", "decompose_matmuls",
+                                          "widen_half_types", "pack_weights"};
+  ir::TargetTraits host = ir::kHost;
+  host.takes_half = ir::takes_half;
+  ir::PassOptions options;
+  options.target = &host;
   for (const ir::Pass& pass : ir::pipeline()) {
     if (std::find(std::begin(kWanted), std::end(kWanted), pass.name) == std::end(kWanted)) continue;
     if (pass.applies && !pass.applies(graph, options)) continue;

@@ -31,8 +31,10 @@ struct TargetTraits {
   std::string_view name;                      ///< as the table of passes has it
   std::span<const DType> epilogues = {};      ///< in these dtypes kernels apply what alone reads their result
   std::span<const DType> channels_last = {};  ///< in these images lie as [n, h, w, c] where convolutions gain by it
-  /// Whose kernels take half types, besides elementwise ones; none: no operator's do (mixed_precision).
+  /// What mixed precision computes in half types, besides elementwise work; none: nothing (mixed_precision).
   std::span<const OpDef* const> half = {};
+  /// Whether the kernel that a node with half types becomes takes them; nullptr: every one does (widen_half_types).
+  bool (*takes_half)(const NodeView& node) = nullptr;
   bool packs_weights = false;   ///< convolutions take epilogues with packed weights alone
   bool orders_weights = false;  ///< convolutions read weights as [out, h, w, in / groups]
   /// Attention in f32 and the half types is one kernel where queries have up to so many numbers each; 0: it has none.
@@ -57,7 +59,8 @@ Place place_of(const NodeView& node, const TargetTraits& target);
 ByValue<std::int32_t> memory_spaces(const Graph& graph, const TargetTraits& target);
 
 /// The processor that Graven itself runs on: what is meant where nobody says otherwise.
-inline constexpr DType kHostDTypes[] = {DType::f32, DType::bf16};
+inline constexpr DType kHostEpilogues[] = {DType::f32, DType::bf16};
+inline constexpr DType kHostImages[] = {DType::f32, DType::f16, DType::bf16};
 inline constexpr const OpDef* kHostHalf[] = {&kLinear,
                                              &kLinearBackwardInput,
                                              &kLinearBackwardWeight,
@@ -77,7 +80,7 @@ inline constexpr const OpDef* kHostHalf[] = {&kLinear,
                                              &kSlice,
                                              &kDropout};
 inline constexpr TargetTraits kHost{
-    .name = "cpu", .epilogues = kHostDTypes, .channels_last = kHostDTypes, .half = kHostHalf, .packs_weights = true};
+    .name = "cpu", .epilogues = kHostEpilogues, .channels_last = kHostImages, .half = kHostHalf, .packs_weights = true};
 
 /// What passes may ask about the program to be made.
 struct PassOptions {

@@ -58,6 +58,10 @@ bool has_ordered_weights(const Graph& graph, const PassOptions& options) {
 bool changes_variables(const Graph& graph, const PassOptions&) { return !graph.donations.empty(); }
 bool has_places(const Graph&, const PassOptions& options) { return options.target->place != nullptr; }
 bool wants_mixed_precision(const Graph& graph, const PassOptions&) { return amp_dtype(graph).has_value(); }
+bool has_half_types(const Graph& graph, const PassOptions& options) {
+  return options.target->takes_half != nullptr &&
+         std::any_of(graph.values.begin(), graph.values.end(), [](const Value& v) { return is_half(v.type.dtype); });
+}
 bool wants_recomputation(const Graph& graph, const PassOptions&) {
   return recomputes_activations(graph) &&
          std::none_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return n.recomputes; });

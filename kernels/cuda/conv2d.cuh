@@ -12,9 +12,9 @@
 //   any other   conv2d_columns.cuh: the pixels under the kernel become rows of a matrix, a chunk of rows at a time, so
 //               that they stay in the device's cache, and cuBLASLt multiplies them by the weights as they are stored.
 //
-// Floats, or half types, which have no depthwise kernels and are added up in float. Products add the bias and apply
-// ReLU; other epilogues are one more pass over y. Sums are in a fixed order, and in full float precision unless the
-// config says `tf32` (but for depthwise kernels, which are as they are). A library's algorithm is the one that it
+// Floats; doubles and half types, which have no depthwise kernels, these added up in float. Products add the bias and
+// apply ReLU; other epilogues are one more pass over y. Sums are in a fixed order, and in full float precision unless
+// the config says `tf32` (but for depthwise kernels, which are as they are). A library's algorithm is the one that it
 // recommends, or the config's `algorithm`, or, where that says `measured`, the fastest (cublas_lt.cuh): the order of
 // its sums is then the choice of that run.
 #pragma once
@@ -39,7 +39,7 @@ constexpr bool conv2d_is_empty(const conv2d_config& s) {
          s.batch * s.in_height * s.in_width * s.in_channels == 0 || s.kernel_height * s.kernel_width == 0;
 }
 
-/// Half types have no kernels of their own: each group is a product.
+/// Doubles and half types have no kernels of their own: each group is a product.
 template <class T>
 constexpr bool conv2d_goes_depthwise(const conv2d_config& s) {
   return std::is_same_v<T, float> && conv2d_is_depthwise(s);
@@ -60,7 +60,7 @@ void conv2d(CudaContext& context, const conv2d_config& config, T* y, const T* x,
     return;
   } else if (detail::conv2d_goes_depthwise<T>(config)) {
     if constexpr (std::is_same_v<T, float>) return conv2d_depthwise<Epilogue>(context, config, y, x, w, bias, residual);
-  } else if (config.groups == 1 && (is_relu<Epilogue> || is_identity<Epilogue>)) {
+  } else if (fuses_epilogues<T> && config.groups == 1 && (is_relu<Epilogue> || is_identity<Epilogue>)) {
     const fused_epilogue fused = is_relu<Epilogue> ? bias != nullptr ? fused_epilogue::relu_bias : fused_epilogue::relu
                                  : bias != nullptr ? fused_epilogue::bias
                                                    : fused_epilogue::none;
@@ -93,10 +93,10 @@ void conv2d_backward_input(CudaContext& context, const conv2d_config& config, T*
   }
 }
 
-/// Gradients of w and of the bias ([out_channels], or nullptr): float.
+/// Gradients of w and of the bias ([out_channels], or nullptr); of half types they are float.
 template <class T>
-void conv2d_backward_weight(CudaContext& context, const conv2d_config& config, float* dw, float* db, const T* dy,
-                            const T* x) {
+void conv2d_backward_weight(CudaContext& context, const conv2d_config& config, compute_t<T>* dw, compute_t<T>* db,
+                            const T* dy, const T* x) {
   const ProductScope scope(context, config);
   if (conv2d_is_pointwise(config)) return linear_backward_weight(context, conv2d_pointwise(config), dw, db, dy, x);
   if (detail::conv2d_is_empty(config)) {

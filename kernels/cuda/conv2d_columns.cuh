@@ -327,12 +327,12 @@ void conv2d_by_columns(CudaContext& context, const conv2d_config& s, T* y, const
 }
 
 template <class T>
-void conv2d_by_columns_backward_weight(CudaContext& context, const conv2d_config& s, float* dw, const T* dy,
+void conv2d_by_columns_backward_weight(CudaContext& context, const conv2d_config& s, compute_t<T>* dw, const T* dy,
                                        const T* x) {
   const std::int64_t row = detail::conv2d_row(s), each = row / s.groups, outs = s.out_channels / s.groups;
   const detail::conv2d_order order = detail::conv2d_order_of(s, x);
-  const detail::Conv2dWorkspace<float, T> workspace(context, order.by_channels ? conv2d_weights(s) : 0,
-                                                    detail::conv2d_chunk_pixels(s) * row);
+  const detail::Conv2dWorkspace<compute_t<T>, T> workspace(context, order.by_channels ? conv2d_weights(s) : 0,
+                                                           detail::conv2d_chunk_pixels(s) * row);
   detail::conv2d_each_chunk(context, s, order, workspace, x, [&](std::int64_t first, std::int64_t pixels) {
     matrix_product(context,
                    matrix_product_shape{.batch = s.groups,

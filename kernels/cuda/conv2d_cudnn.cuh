@@ -1,7 +1,7 @@
-// Convolutions by cuDNN (cudnn.cuh), of half types, and of floats in TF32 that are not depthwise. The library wants
-// weights as [out, taps, in], images being NHWC: they are rearranged for it, unless they lie so (weight_by_channels),
-// and their gradient back, which moves a weight's bytes twice more. That gradient is added up in float, and rounded to
-// the type of the images before it is stored as floats.
+// Convolutions by cuDNN (cudnn.cuh), of half types, and of floats in TF32 that are not depthwise; of doubles, none. The
+// library wants weights as [out, taps, in], images being NHWC: they are rearranged for it, unless they lie so
+// (weight_by_channels), and their gradient back, which moves a weight's bytes twice more. That gradient is added up in
+// float, and rounded to the type of the images before it is stored as floats.
 //
 //   if (conv2d_by_cudnn<relu>(context, config, y, x, w, bias, nullptr)) return;   // false: nothing has been done
 #pragma once
@@ -21,7 +21,28 @@ template <class T>
 struct Conv2dByCudnn {
   Conv2dByCudnn(CudaContext& context, const conv2d_config& s, CudnnResult result, bool adds_bias, bool applies_relu,
                 const void* image, const void* w, const void* output, const void* bias) {
-    if (std::is_same_v<T, float> && (!s.tf32 || conv2d_is_depthwise(s))) return;
+    if constexpr (!std::is_same_v<T, double>)
+      if (!std::is_same_v<T, float> || (s.tf32 && !conv2d_is_depthwise(s)))
+        find_plan(context, s, result, adds_bias, applies_relu, image, w, output, bias);
+  }
+  /// w in the library's order.
+  const T* ordered(CudaContext& context, const conv2d_config& s, const T* w) const {
+    if (s.weight_by_channels) return w;
+    conv2d_rearrange<false>(context, s, weights, w);
+    return weights;
+  }
+  void run(CudaContext& context, const void* image, const void* w, const void* output, const void* bias) const {
+    context.library<Cudnn>().run(context, *plan, {.image = image, .weights = w, .output = output, .bias = bias},
+                                 scratch);
+  }
+
+  Cudnn::Plan* plan = nullptr;
+  T* weights = nullptr;
+  void* scratch = nullptr;
+
+ private:
+  void find_plan(CudaContext& context, const conv2d_config& s, CudnnResult result, bool adds_bias, bool applies_relu,
+                 const void* image, const void* w, const void* output, const void* bias) {
     const auto address = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p); };
     std::int64_t alignment = 16;
     const auto operands = address(image) | address(output) | address(bias) | (s.weight_by_channels ? address(w) : 0);
@@ -38,20 +59,6 @@ struct Conv2dByCudnn {
     weights = static_cast<T*>(context.workspace(of_weights + plan->workspace_bytes()));
     scratch = reinterpret_cast<char*>(weights) + of_weights;
   }
-  /// w in the library's order.
-  const T* ordered(CudaContext& context, const conv2d_config& s, const T* w) const {
-    if (s.weight_by_channels) return w;
-    conv2d_rearrange<false>(context, s, weights, w);
-    return weights;
-  }
-  void run(CudaContext& context, const void* image, const void* w, const void* output, const void* bias) const {
-    context.library<Cudnn>().run(context, *plan, {.image = image, .weights = w, .output = output, .bias = bias},
-                                 scratch);
-  }
-
-  Cudnn::Plan* plan = nullptr;
-  T* weights = nullptr;
-  void* scratch = nullptr;
 };
 
 }  // namespace detail
@@ -83,7 +90,8 @@ bool conv2d_by_cudnn_backward_input(CudaContext& context, const conv2d_config& s
 
 /// The gradient of w.
 template <class T>
-bool conv2d_by_cudnn_backward_weight(CudaContext& context, const conv2d_config& s, float* dw, const T* dy, const T* x) {
+bool conv2d_by_cudnn_backward_weight(CudaContext& context, const conv2d_config& s, compute_t<T>* dw, const T* dy,
+                                     const T* x) {
   const detail::Conv2dByCudnn<T> library(context, s, CudnnResult::dw, false, false, x, nullptr, dy, nullptr);
   if (library.plan == nullptr) return false;
   library.run(context, x, library.weights, dy, nullptr);

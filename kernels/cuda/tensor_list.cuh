@@ -60,24 +60,30 @@ struct tensor_piece {
   __device__ std::int64_t first() const {
     return begin + static_cast<std::int64_t>(threadIdx.x) * N;
   }
-  /// N elements from i on, and 0 behind the end.
+  /// N elements from i on, and 0 behind the end; half types as floats.
   template <class T, int N>
-  __device__ void load(const T* data, std::int64_t i, T (&to)[N]) const {
+  __device__ void load(const T* data, std::int64_t i, compute_t<T> (&to)[N]) const {
+    T stored[N];
     if (aligned && i + N <= end) {
-      load_vector(to, data + i);
+      load_vector(stored, data + i);
     } else {
 #pragma unroll
-      for (int e = 0; e < N; ++e) to[e] = i + e < end ? data[i + e] : T(0);
+      for (int e = 0; e < N; ++e) stored[e] = i + e < end ? data[i + e] : T(0);
     }
+#pragma unroll
+    for (int e = 0; e < N; ++e) to[e] = static_cast<compute_t<T>>(stored[e]);
   }
   template <class T, int N>
-  __device__ void store(T* data, std::int64_t i, const T (&from)[N]) const {
+  __device__ void store(T* data, std::int64_t i, const compute_t<T> (&from)[N]) const {
+    T stored[N];
+#pragma unroll
+    for (int e = 0; e < N; ++e) stored[e] = static_cast<T>(from[e]);
     if (aligned && i + N <= end) {
-      store_vector(data + i, from);
+      store_vector(data + i, stored);
     } else {
 #pragma unroll
       for (int e = 0; e < N; ++e)
-        if (i + e < end) data[i + e] = from[e];
+        if (i + e < end) data[i + e] = stored[e];
     }
   }
 };

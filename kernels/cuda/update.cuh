@@ -10,7 +10,8 @@
 // (call_faults.cuh). The factor, if there is one, which gradients are multiplied by as they are read, lies there, too.
 //
 // Parameters, gradients and states are read once, and parameters and states written once, 16 bytes at a time: of adam
-// 28 bytes a float. With norms they are read twice, and the states written twice.
+// 28 bytes a float. With norms they are read twice, and the states written twice. In half types the rule computes in
+// floats, and what it gives is rounded.
 //
 // Squares are added up in double, by piece and then piece after piece: the same bits on every run. Of
 // update_parameters_with_norms<over_ranks<lamb>> each rank has its shards of the tensors alone, and their squares are
@@ -39,8 +40,13 @@ struct over_ranks : Rule {
 
 /// Times one is exact.
 template <class T>
-__device__ inline T factor_of_gradients(const T* factor) {
-  return factor == nullptr ? T(1) : *factor;
+__device__ inline compute_t<T> factor_of_gradients(const T* factor) {
+  return factor == nullptr ? compute_t<T>(1) : static_cast<compute_t<T>>(*factor);
+}
+/// A T, as if it had been stored.
+template <class T>
+__device__ inline compute_t<T> clipped(compute_t<T> gradient, compute_t<T> factor) {
+  return static_cast<compute_t<T>>(static_cast<T>(gradient * factor));
 }
 
 /// What the rule makes of a step's numbers; every thread of the block calls it.
@@ -56,19 +62,20 @@ __device__ inline typename Rule::template numbers<T> numbers_of_step(const Confi
 /// S: 0 up to the number of states.
 template <class Rule, class T, int... S>
 __device__ inline void update_elements(const tensor_list<T, 2 + sizeof...(S)>& list, const tensor_piece& piece,
-                                       const typename Rule::template numbers<T>& k, const T* factor) {
+                                       const typename Rule::template numbers<compute_t<T>>& k, const T* factor) {
+  using C = compute_t<T>;
   constexpr int N = kVectorWidth<T>;
-  const T times = factor_of_gradients(factor);
+  const C times = factor_of_gradients(factor);
   T* const p = list.data[0][piece.tensor];
   const T* const grad = list.data[1][piece.tensor];
   T* const states[] = {list.data[2 + S][piece.tensor]..., nullptr};
   for (std::int64_t i = piece.first<N>(); i < piece.end; i += kBlock * N) {
-    T value[N], gradient[N], state[sizeof...(S) + 1][N];
+    C value[N], gradient[N], state[sizeof...(S) + 1][N];
     piece.load(p, i, value);
     piece.load(grad, i, gradient);
     (piece.load(states[S], i, state[S]), ...);
 #pragma unroll
-    for (int e = 0; e < N; ++e) Rule::apply(k, value[e], gradient[e] * times, state[S][e]...);
+    for (int e = 0; e < N; ++e) Rule::apply(k, value[e], clipped<T>(gradient[e], times), state[S][e]...);
     piece.store(p, i, value);
     (piece.store(states[S], i, state[S]), ...);
   }
@@ -80,7 +87,8 @@ __global__ void __launch_bounds__(kBlock)
     update_kernel(tensor_list<T, 2 + sizeof...(S)> list, Config config, const double* lr, const std::int64_t* step,
                   const T* factor, const call_fault* fault) {
   if (!updates(step, fault)) return;
-  update_elements<Rule, T, S...>(list, tensor_piece(list), numbers_of_step<Rule, T>(config, lr, step), factor);
+  update_elements<Rule, T, S...>(list, tensor_piece(list), numbers_of_step<Rule, compute_t<T>>(config, lr, step),
+                                 factor);
 }
 
 /// Makes the new states. sums [pieces, norms]: a piece's sums of squares.
@@ -89,23 +97,24 @@ __global__ void __launch_bounds__(kBlock)
     measure_kernel(tensor_list<T, 2 + sizeof...(S)> list, Config config, const double* lr, const std::int64_t* step,
                    const T* factor, const call_fault* fault, double* sums) {
   if (!updates(step, fault)) return;
+  using C = compute_t<T>;
   constexpr int N = kVectorWidth<T>;
-  const auto k = numbers_of_step<Rule, T>(config, lr, step);
+  const auto k = numbers_of_step<Rule, C>(config, lr, step);
   const tensor_piece piece(list);
-  const T times = factor_of_gradients(factor);
+  const C times = factor_of_gradients(factor);
   const T* const p = list.data[0][piece.tensor];
   const T* const grad = list.data[1][piece.tensor];
   T* const states[] = {list.data[2 + S][piece.tensor]..., nullptr};
   double own[Rule::norms] = {};
   for (std::int64_t i = piece.first<N>(); i < piece.end; i += kBlock * N) {
-    T value[N], gradient[N], state[sizeof...(S) + 1][N];
+    C value[N], gradient[N], state[sizeof...(S) + 1][N];
     piece.load(p, i, value);
     piece.load(grad, i, gradient);
     (piece.load(states[S], i, state[S]), ...);
 #pragma unroll
     for (int e = 0; e < N; ++e) {
-      T measured[Rule::norms];
-      Rule::measure(k, value[e], gradient[e] * times, state[S][e]..., measured);
+      C measured[Rule::norms];
+      Rule::measure(k, value[e], clipped<T>(gradient[e], times), state[S][e]..., measured);
       for (int norm = 0; norm < Rule::norms; ++norm) {
         const double x = i + e < piece.end ? static_cast<double>(measured[norm]) : 0.0;
         own[norm] += x * x;
@@ -155,7 +164,7 @@ __global__ void __launch_bounds__(kBlock)
       sum += sums[Rule::norms * static_cast<std::int64_t>(of) + norm];
     norms[norm] = math::sqrt(block_reduce<sum_of>(sum));
   }
-  auto k = numbers_of_step<Rule, T>(config, lr, step);
+  auto k = numbers_of_step<Rule, compute_t<T>>(config, lr, step);
   Rule::at_tensor(k, config, *lr, *step, norms);
   update_elements<Rule, T, S...>(list, piece, k, factor);
 }

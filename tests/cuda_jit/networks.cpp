@@ -65,6 +65,13 @@ std::function<Running()> in(DType half, const std::function<Running()>& make) {
   };
 }
 
+/// With parameters of a half type.
+template <class Model>
+Model of(DType half, Model model) {
+  model.to(half);
+  return model;
+}
+
 struct Mlp : nn::Module<Mlp> {
   nn::Linear hidden = child("hidden", nn::Linear(12, 20));
   nn::LayerNorm norm = child("norm", nn::LayerNorm({20}));
@@ -156,6 +163,11 @@ const std::vector<Network>& networks() {
        [] { return images(2, 3, 32); }, 1, bf16},
       {"lenet_bf16", in(bf16, infers<models::LeNet>([] { return models::LeNet(); })), [] { return images(2, 1, 28); },
        1, bf16},
+      {"mlp_of_bf16_train",
+       trains<optim::AdamW>(std::function(+[] { return of(bf16, Mlp()); }), optim::AdamWOptions{.lr = 0.01}, 0.5),
+       [] { return std::vector<Tensor>{randn({8, 12}).to(bf16), randint(0, 5, {8})}; }, 3, bf16},
+      {"mobilenet_v2_of_f16", infers<models::MobileNetV2>([] { return of(f16, small_mobilenet()); }),
+       [] { return std::vector<Tensor>{randn({1, 3, 32, 32}).to(f16)}; }, 1, f16},
   };
   return all;
 }

@@ -81,7 +81,12 @@ TEST(CudaJitOperators, ComputeWhatTheReferenceDoes) {
   std::vector<NamedCase> cases;
   for (auto& [name, of_operator] : by_operator) {
     // All at once, and one by one where one of them is refused: a dtype that the kernel does not take.
-    if (!have_kernels(of_operator)) std::erase_if(of_operator, [](const NamedCase& c) { return !have_kernels({c}); });
+    if (!have_kernels(of_operator))
+      std::erase_if(of_operator, [](const NamedCase& c) {
+        if (have_kernels({c})) return false;
+        EXPECT_FALSE(is_of_halves(c.test_case)) << c.name;  // f32 kernels compute what those of halves do not
+        return true;
+      });
     std::move(of_operator.begin(), of_operator.end(), std::back_inserter(cases));
   }
   EXPECT_GT(cases.size(), 500u);

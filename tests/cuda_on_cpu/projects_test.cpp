@@ -890,15 +890,15 @@ TEST(CudaProjects, NvrtcCompilesTheirGeneratedFunctors) {
 
 TEST(CudaProjects, WhatHasNoKernelIsAnErrorThatSaysSo) {
   Graph g;
-  g.name = "Half";
-  const ValueId x = g.add_input("x", {DType::f16, {4}});
-  g.outputs = {g.call("softmax", {x}, {{"dim", std::int64_t{0}}}, at("model.act"))};
+  g.name = "Double";
+  const ValueId x = g.add_input("x", {DType::f64, {3, 8}});
+  g.outputs = {g.add_node(ir::kAttention, {x, x, x}, {}, at("model.attention"))[0]};
   try {
     render_project(g, {.target = "cuda", .format = false});
     FAIL();
   } catch (const graven::UserError& e) {
-    EXPECT_NE(std::string(e.what()).find("model.act"), std::string::npos) << e.what();
-    EXPECT_NE(std::string(e.what()).find("does not take f16[4]"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("model.attention"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("does not take f64[3,8]"), std::string::npos) << e.what();
   }
 }
 

@@ -20,8 +20,8 @@ inline ir::Place scattered_place(const ir::NodeView& node) {
 
 inline constexpr std::string_view kScatteredSpaces[] = {"near", "far"}, kScatteredStreams[] = {"even", "odd"};
 inline constexpr ir::TargetTraits kScattered{.name = "scattered",
-                                             .epilogues = ir::kHostDTypes,
-                                             .channels_last = ir::kHostDTypes,
+                                             .epilogues = ir::kHostEpilogues,
+                                             .channels_last = ir::kHostImages,
                                              .spaces = kScatteredSpaces,
                                              .streams = kScatteredStreams,
                                              .place = scattered_place};

@@ -203,6 +203,7 @@ std::int64_t update_with_norms(const Lowered& c) {
 enum class Covers : std::uint8_t {
   f32,            ///< where all floating-point numbers are
   parameter,      ///< where the first input is f32
+  not_double,     ///< where the first input is not f64
   images,         ///< of f32, as [n, h, w, c]
   last_channels,  ///< of images as [n, h, w, c]
   packed,         ///< where the weights are packed, which only those of its dtype are
@@ -284,8 +285,8 @@ constexpr CpuKernel kCpuKernels[] = {
     {"sort", Covers::all, scratch::sort},
     {"sync_batch_norm", Covers::all, scratch::sync_batch_norm},
     {"sync_batch_norm_backward", Covers::all, scratch::sync_batch_norm},
-    {"update_parameters", Covers::parameter},
-    {"update_parameters_with_norms", Covers::parameter, scratch::update_with_norms},
+    {"update_parameters", Covers::not_double},
+    {"update_parameters_with_norms", Covers::not_double, scratch::update_with_norms},
 };
 
 /// Of bfloat16 numbers, in kernels/cpu/<file>_bf16.h: with packed weights where they have some, of images as [n, h, w,
@@ -321,6 +322,8 @@ bool is_covered(const ir::NodeView& node, Covers covers) {
       return all_f32(node);
     case Covers::parameter:
       return node.input_count() == 0 || node.input(0).dtype == DType::f32;
+    case Covers::not_double:
+      return node.input(0).dtype != DType::f64;
     case Covers::images:
       return node.attributes().flag("channels_last") && !ir::ops::has_weight_by_channels(node.attributes()) &&
              all_f32(node);
@@ -344,24 +347,54 @@ std::unordered_map<std::string_view, const CpuKernel*> by_name(std::span<const C
   return found;
 }
 
+const CpuKernel* find_cpu_kernel(std::string_view name) {
+  static const auto kernels = by_name(kCpuKernels);
+  const auto found = kernels.find(name);
+  return found == kernels.end() ? nullptr : found->second;
+}
+const CpuKernel* find_cpu_bf16_kernel(const ir::NodeView& node, std::string_view name) {
+  static const auto kernels = by_name(kBf16Kernels);
+  if (node.input_count() == 0 || !node.has_input(0) || node.input(0).dtype != ir::DType::bf16) return nullptr;
+  const auto found = kernels.find(name);
+  return found == kernels.end() ? nullptr : found->second;
+}
+
 }  // namespace
 
+bool takes_half_on_cpu(const ir::NodeView& node) {
+  const ir::KernelCall call = kernel_call(node);
+  if (find_cpu_bf16_kernel(node, call.name) != nullptr) return true;
+  const CpuKernel* const kernel = find_cpu_kernel(call.name);
+  if (kernel == nullptr) return true;
+  switch (kernel->covers) {
+    case Covers::f32:
+    case Covers::images:
+    case Covers::last_channels:
+    case Covers::packed:
+    case Covers::not_half:
+      return false;
+    case Covers::parameter:  // what an update changes stays where it is
+    case Covers::not_double:
+    case Covers::all:
+    case Covers::nothing:
+      return true;
+  }
+  return true;
+}
+
 ir::KernelCall lower_for_cpu(const ir::NodeView& node) {
-  static const auto kernels = by_name(kCpuKernels), bf16_kernels = by_name(kBf16Kernels);
   ir::KernelCall call = kernel_call(node);
-  if (node.input_count() > 0 && node.has_input(0) && node.input(0).dtype == ir::DType::bf16)
-    if (const auto found = bf16_kernels.find(call.name);
-        found != bf16_kernels.end() && is_covered(node, found->second->covers)) {
-      const CpuKernel& kernel = *found->second;
-      const std::string file = call.file.empty() ? call.name : call.file;
-      call.file = file + "_bf16";
-      call.config_type = file + "_config";
-      if (kernel.workspace_bytes != nullptr) call.workspace_bytes = kernel.workspace_bytes({node, call});
-      return call;
-    }
-  const auto found = kernels.find(call.name);
-  if (found == kernels.end()) return call;
-  const CpuKernel& kernel = *found->second;
+  if (const CpuKernel* bf16 = find_cpu_bf16_kernel(node, call.name);
+      bf16 != nullptr && is_covered(node, bf16->covers)) {
+    const std::string file = call.file.empty() ? call.name : call.file;
+    call.file = file + "_bf16";
+    call.config_type = file + "_config";
+    if (bf16->workspace_bytes != nullptr) call.workspace_bytes = bf16->workspace_bytes({node, call});
+    return call;
+  }
+  const CpuKernel* const found = find_cpu_kernel(call.name);
+  if (found == nullptr) return call;
+  const CpuKernel& kernel = *found;
   call.reference = !is_covered(node, kernel.covers);
   // The plain loops of cross entropy read the logits again.
   if (call.reference && node.node.is(ir::kCrossEntropy)) call.over.clear();
@@ -374,5 +407,6 @@ ir::KernelCall lower_for_cpu(const ir::NodeView& node) {
 namespace graven::ir {
 
 KernelCall lower(const NodeView& node) { return codegen::lower_for_cpu(node); }
+bool takes_half(const NodeView& node) { return codegen::takes_half_on_cpu(node); }
 
 }  // namespace graven::ir

@@ -9,4 +9,7 @@ namespace graven::codegen {
 
 ir::KernelCall lower_for_cpu(const ir::NodeView& node);
 
+/// Whether a kernel for the node's half types is better than the one for f32: there is a fast one, or none of f32.
+bool takes_half_on_cpu(const ir::NodeView& node);
+
 }  // namespace graven::codegen

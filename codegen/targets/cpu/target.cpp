@@ -18,6 +18,7 @@ std::vector<ir::Choice> choices(const ir::Graph& graph) {
 
 Target make_cpu_target() {
   Target target{.passes = ir::kHost, .title = "the CPU", .style = {}};
+  target.passes.takes_half = takes_half_on_cpu;
   target.passes.lower = lower_for_cpu;
   target.passes.arena_bytes = planned_arena_bytes;
   target.constants_in_code = true;

@@ -16,7 +16,7 @@ namespace {
 struct CudaKernel {
   std::string_view name;
   bool product = false;  ///< a library's matrix product or convolution: its result may not lie over an input
-  bool images = false;   ///< NHWC, not in double
+  bool images = false;   ///< NHWC, of floating types
   bool half = false;     ///< in half types, too
   bool wide = true;      ///< in double, too
 };
@@ -111,10 +111,16 @@ constexpr CudaKernel kCudaKernels[] = {
     {"index_on_rank"},
     {"finite_step"},
     {"update_loss_scale"},
-    {"update_parameters"},
-    {"update_parameters_with_norms"},
+    {.name = "update_parameters", .half = true},
+    {.name = "update_parameters_with_norms", .half = true},
     {"adafactor"},
 };
+
+const CudaKernel* find_cuda_kernel(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kCudaKernels), std::end(kCudaKernels),
+                                   [&](const CudaKernel& k) { return k.name == name; });
+  return found == std::end(kCudaKernels) ? nullptr : found;
+}
 
 /// The first value whose type the kernel does not take, or kNone.
 ir::ValueId uncovered(const ir::NodeView& node, const CudaKernel& kernel) {
@@ -122,8 +128,7 @@ ir::ValueId uncovered(const ir::NodeView& node, const CudaKernel& kernel) {
     for (const ir::ValueId v : *list) {
       if (v == ir::kNone || node.graph.value(v).kind == ir::ValueKind::hyper) continue;
       const ir::DType dtype = node.graph.type(v).dtype;
-      const bool is_half = dtype == ir::DType::f16 || dtype == ir::DType::bf16;
-      if (is_half ? !kernel.half : kernel.images && dtype != ir::DType::f32) return v;
+      if (ir::is_half(dtype) ? !kernel.half : kernel.images && !ir::is_floating(dtype)) return v;
       if (dtype == ir::DType::f64 && !kernel.wide) return v;
     }
   return ir::kNone;
@@ -169,12 +174,16 @@ std::string name_of_algorithm(std::int64_t place) { return "algorithm " + std::t
 
 }  // namespace
 
+bool takes_half_on_cuda(const ir::NodeView& node) {
+  const CudaKernel* const kernel = find_cuda_kernel(kernel_call(node).name);
+  return kernel == nullptr || kernel->half;
+}
+
 ir::KernelCall lower_for_cuda(const ir::NodeView& node) {
   ir::KernelCall call = kernel_call(node);
   if (call.name.empty()) return call;
-  const auto* kernel = std::find_if(std::begin(kCudaKernels), std::end(kCudaKernels),
-                                    [&](const CudaKernel& k) { return k.name == call.name; });
-  if (kernel == std::end(kCudaKernels) || node.node.is(ir::kFusedReduction))
+  const CudaKernel* const kernel = find_cuda_kernel(call.name);
+  if (kernel == nullptr || node.node.is(ir::kFusedReduction))
     refuse(node, std::string(node.node.op->name) + " has no CUDA kernel (" + call.name + "): emit for the CPU");
   if (const ir::ValueId v = uncovered(node, *kernel); v != ir::kNone)
     refuse(node, "the CUDA kernel " + call.name + " does not take " + node.graph.type(v).to_string() + " (" +

@@ -39,6 +39,7 @@ Target make_cuda_target() {
                            .epilogues = kEpilogues,
                            .channels_last = kImages,
                            .half = kHalf,
+                           .takes_half = takes_half_on_cuda,
                            .orders_weights = true,
                            .attention_size = kernels::kMostAttentionSize,
                            .lower = lower_for_cuda,
