@@ -188,7 +188,7 @@ class Table {
 
   void add_updates() {
     constexpr int kMostStates = 5, kMostNorms = 2;
-    for (const char* type : {"f32", "f64"})
+    for (const char* type : {"f32", "f64", "f16", "bf16"})
       for (int states = 0; states <= kMostStates; ++states)
         for (int norms = 0; norms <= kMostNorms; ++norms) {
           std::string arguments;

@@ -307,38 +307,37 @@ Results halves(const Device& device) {
 /// What has no kernel of half types there, nor here: it computes in f32 and rounds.
 Results halves_that_are_widened(const Device& device) {
   Results results;
-  const auto made = [&](const std::vector<std::int64_t>& shape, DType half) { return randn(shape, device).to(half); };
-  for (const DType half : {bf16, f16}) {
-    Tensor x = made({6, 8}, half).requires_grad_(), gamma = made({8}, half).requires_grad_();
-    Tensor words = made({5, 8}, half).requires_grad_();
-    const Tensor ids = tensor({3, 0, 3, 1, 1, 4}).to(device), labels = tensor({1, 0, 7, 2, 2, 5}).to(device);
-    const Tensor h = layer_norm(x + embedding(ids, words), {8}, gamma);
-    Tensor loss = cross_entropy(h, labels) + (softmax(h, 1) * log_softmax(x, 0)).sum();
-    loss.backward();
-    for (const Tensor& t : {h, loss, x.grad(), gamma.grad(), words.grad()}) results.push_back(t);
-    const auto [sorted, order] = sort(x.detach(), 1);
-    for (const Tensor& t : {sorted, order, argmax(x.detach(), 1), cumsum(x.detach(), 0)}) results.push_back(t);
-    const Tensor images = made({2, 4, 6, 6}, half);
-    results.push_back(max_pool2d(images, 2));
-    results.push_back(group_norm(images, 2));
-    results.push_back(conv2d(images, made({4, 1, 3, 3}, half), {}, {.padding = 1, .groups = 4}));
-    nn::GRU gru(8, 4);
-    gru.to(half);
-    gru.to(device);
-    results.push_back(std::get<0>(gru(made({3, 2, 8}, half))));
-    // States are of the parameters' type, as PyTorch's.
-    nn::Linear layer(8, 3);
-    layer.to(half);
-    layer.to(device);
-    optim::Adam optimizer(layer.parameters(), {.lr = 0.01});
-    for (int step = 0; step < 3; ++step) {
-      optimizer.zero_grad();
-      layer(x.detach()).square().mean().backward();
-      nn::utils::clip_grad_norm_(layer.parameters(), 0.5);
-      optimizer.step();
-    }
-    results.push_back(layer.weight.detach().to(f32));
+  constexpr DType half = bf16;
+  const auto made = [&](const std::vector<std::int64_t>& shape) { return randn(shape, device).to(half); };
+  Tensor x = made({6, 8}).requires_grad_(), gamma = made({8}).requires_grad_();
+  Tensor words = made({5, 8}).requires_grad_();
+  const Tensor ids = tensor({3, 0, 3, 1, 1, 4}).to(device), labels = tensor({1, 0, 7, 2, 2, 5}).to(device);
+  const Tensor h = layer_norm(x + embedding(ids, words), {8}, gamma);
+  Tensor loss = cross_entropy(h, labels) + (softmax(h, 1) * log_softmax(x, 0)).sum();
+  loss.backward();
+  for (const Tensor& t : {h, loss, x.grad(), gamma.grad(), words.grad()}) results.push_back(t);
+  const auto [sorted, order] = sort(x.detach(), 1);
+  for (const Tensor& t : {sorted, order, argmax(x.detach(), 1), cumsum(x.detach(), 0)}) results.push_back(t);
+  const Tensor images = made({2, 4, 6, 6});
+  results.push_back(max_pool2d(images, 2));
+  results.push_back(group_norm(images, 2));
+  results.push_back(conv2d(images, made({4, 1, 3, 3}), {}, {.padding = 1, .groups = 4}));
+  nn::GRU gru(8, 4);
+  gru.to(half);
+  gru.to(device);
+  results.push_back(std::get<0>(gru(made({3, 2, 8}))));
+  // States are of the parameters' type, as PyTorch's.
+  nn::Linear layer(8, 3);
+  layer.to(half);
+  layer.to(device);
+  optim::Adam optimizer(layer.parameters(), {.lr = 0.01});
+  for (int step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    layer(x.detach()).square().mean().backward();
+    nn::utils::clip_grad_norm_(layer.parameters(), 0.5);
+    optimizer.step();
   }
+  results.push_back(layer.weight.detach().to(f32));
   return results;
 }
 
