@@ -50,7 +50,13 @@ class WidenHalfTypes {
   void note(ValueId v, Reader reader) { readers_[v] = std::max(readers_(v), reader); }
 
   bool is_widened(const Node& node) const {
-    return has_half(node) && !node.op->elementwise() && !takes_half_({graph_, node});
+    return has_half(node) && !node.op->elementwise() && !has_program(node) && !takes_half_({graph_, node});
+  }
+  /// Of a graph that has been fused before: what is in it rounds step by step.
+  static bool has_program(const Node& node) {
+    const Attribute* const epilogue = node.attributes.find("epilogue");
+    const auto* program = epilogue == nullptr ? nullptr : std::get_if<ScalarProgram>(epilogue);
+    return node.is(kFusedReduction) || (program != nullptr && !program->empty());
   }
   /// Whether it is one number of many elements, for the gradient alone.
   bool is_statistic(const Node& node, std::size_t output) const {

@@ -31,7 +31,11 @@ bool takes(const OpDef& op, DType dtype) {
   return false;
 }
 
-/// In double, differences of halves would only repeat what f32's are.
+/// Whether an input has half the bits of an f32: its differences would only repeat in double what f32's are.
+bool is_of_halves(const ir::TestCase& c) {
+  return std::any_of(c.inputs.begin(), c.inputs.end(),
+                     [](const auto& i) { return i.type.dtype == DType::f16 || i.type.dtype == DType::bf16; });
+}
 bool is_differentiable(const OpDef& op) {
   const std::vector<ir::TestCase> cases = op.cases();
   return std::any_of(cases.begin(), cases.end(), [](const ir::TestCase& c) { return c.gradient && !is_of_halves(c); });

@@ -1,7 +1,6 @@
 #include "tests/ops/case_graph.h"
 
 #include <fmt/format.h>
-#include <algorithm>
 
 #include <cctype>
 #include <utility>
@@ -94,10 +93,6 @@ std::string test_name(const ir::OpDef& op, const ir::TestCase& test_case, std::s
   std::string name = fmt::format("{}_{}_", op.name, index);
   for (const char c : test_case.note) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   return name;
-}
-
-bool is_of_halves(const ir::TestCase& c) {
-  return std::any_of(c.inputs.begin(), c.inputs.end(), [](const auto& i) { return ir::is_half(i.type.dtype); });
 }
 
 std::vector<NamedCase> all_cases() {

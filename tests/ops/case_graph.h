@@ -56,8 +56,6 @@ struct NamedCase {
   std::string name;
 };
 std::vector<NamedCase> all_cases();
-/// Whether an input is of f16 or bf16.
-bool is_of_halves(const ir::TestCase& c);
 /// Copies each case's graph (make_forward, or make_gradient where the case asks for one and `gradients` is set) into
 /// one.
 Batch make_batch(const std::vector<NamedCase>& cases, bool gradients);

@@ -23,7 +23,6 @@ struct Program {
 enum Status { success = 0, invalid_program = 4, invalid_option = 5, compilation = 6, no_name = 10 };
 
 const char* const kStart = R"(
-#include <tuple>
 namespace {
 template <class... Parameters, std::size_t... I>
 cudaError_t start(const cudaLaunchConfig_t& config, void (*kernel)(Parameters...), void** parameters,
@@ -87,9 +86,7 @@ int nvrtcAddNameExpression(void* program, const char* name) {
 }
 int nvrtcCompileProgram(void* opaque, int count, const char* const* options) {
   Program& program = *static_cast<Program*>(opaque);
-  constexpr std::size_t kMany = 100;  // kernels take longer to optimise than they save
-  std::string command = std::string(STAND_IN_CXX) + (program.names.size() > kMany ? " -O0" : " -O1") +
-                        " -std=c++20 -fPIC -shared -w -ffp-contract=off -I" STAND_IN_INCLUDE;
+  std::string command = STAND_IN_COMPILE " -shared";
   bool architecture = false;
   for (int i = 0; i < count; ++i) {
     const std::string option = options[i], path = "--include-path=";
@@ -103,7 +100,7 @@ int nvrtcCompileProgram(void* opaque, int count, const char* const* options) {
   const std::filesystem::path directory = folder;
   {
     std::ofstream source(directory / "kernels.cpp");
-    source << "#include <cuda_runtime.h>\n#include <cmath>\n#include <cstring>\n" << program.source << kStart;
+    source << program.source << kStart;
     for (std::size_t i = 0; i < program.names.size(); ++i) {
       program.lowered.push_back("start_" + std::to_string(i));
       source << "extern \"C\" cudaError_t " << program.lowered.back()
