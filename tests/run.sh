@@ -18,9 +18,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # Each is the second or third of its kind, on another processor, by another road or of another size, and takes half a
 # minute or more.
 SLOW=(
+  attack/Versions.ComeAndGoInOneProcess                  # as emit/Versions.AsSharedLibrariesLiveInOneProcess
   cuda_jit/CudaJitOperators                              # the cases of cuda_projects/CudaOperators, just in time
-  cuda_on_cpu/Nvcc/CudaCompilePrograms.NvccTakesIt/every_kernel  # as CudaCompile.NvrtcTakesEveryKernel
-  cuda_on_cpu/Nvcc/CudaCompilePrograms.NvccTakesIt/kernels
+  cuda_on_cpu/Nvcc/CudaCompilePrograms.NvccTakesIt       # as CudaCompile.NvrtcTakesEveryKernel
   cuda_projects/CudaProjects.CMakeBuildsThemWithNvcc     # as CudaCompile.NvrtcTakesEveryKernel
   cuda_projects/CudaProjects.FaultsInTheTextAreNoticed   # as emit/SelfTests and cuda_on_cpu/PlantedFaults
   cuda_projects/CudaProjects.Gpt2Trains                  # all four, as cuda_jit/All/CudaNetworks by another road
@@ -31,11 +31,14 @@ SLOW=(
   cuda_projects/CudaProjects.PolynomialFitUpdatesInBackward
   emit/Blocks.WhereTooMuchIsLeftAreWrittenOut            # as AreFunctionsThatComputeWhatWasRecorded
   emit/Evaluation.TheLossOfTheLastSamplesIsTheirsHoweverLabelsGetToIt  # as ...WithIgnoredLabelsAndClassWeights
+  emit/Project.EveryCompilerTakesIt                      # clang++ compiles most of emit/, g++ the samples
   emit/Processors/CrossCompiled.*/riscv64                # as aarch64
+  emit/Versions.NumbersNeedNoFlagOfTheCompiler           # as bits/networks
   emit/Versions.CompiledByHandLiveInOneProcess           # as AsSharedLibraries
   emit/Versions.TrainingsWithinLibrariesOfAHostLiveInOneProcess
   emit/Versions.WithinLibrariesOfAHostLiveInOneProcess
-  samples/05_resnet18                                    # as 03_lenet and 04_mobilenet_v2
+  samples/04_mobilenet_v2                                # as 03_lenet
+  samples/05_resnet18
   samples/06_style_transfer
   samples/07_gpt2                                        # as emit/ and cuda_jit/ have it
   samples/09_gpt2_at_scale                               # as projects/zero, projects/pipeline, emit/MixedPrecision
