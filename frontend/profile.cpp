@@ -98,6 +98,7 @@ double Profile::bandwidth() const { return of_calls_->limits().bytes; }
 std::string Profile::table() const { return of_calls_->table(); }
 
 void Profile::save_trace(const std::string& path, Location where) const {
+  if (path.empty()) graven::detail::fail_at("save_trace: expected the name of a file, got an empty one", where);
   try {
     runtime::AtomicFile file(path);
     of_calls_->write_trace(file);

@@ -261,13 +261,15 @@ TEST(Profile, RefusesWhatItCannotMeasure) {
       {"input 0 ('input_0')", [&] { graph.profile(y, y); }},
       {"/missing/trace.json: cannot create",
        [&] { graph.profile({.warmup = 0, .steps = 1}, x, y).save_trace("/missing/trace.json"); }},
+      {"save_trace: expected the name of a file",
+       [&] { graph.profile({.warmup = 0, .steps = 1}, x, y).save_trace(""); }},
   };
   graph(x, y);
   for (const auto& c : cases) {
     const std::string text = test::error_of(c.call);
     EXPECT_NE(text.find(c.what), std::string::npos) << text;
   }
-  EXPECT_EQ(graph.train_step(), 2);  // the last one's
+  EXPECT_EQ(graph.train_step(), 3);  // the last two's
 }
 
 }  // namespace
