@@ -93,9 +93,16 @@ void note_symbols(UserError& error) {
   }
 }
 
+/// The message ends with the two that meet: "..., got x (f32) and weight (bf16)".
 void note_conversion(UserError& error) {
-  if (error.message().find("expects inputs of one dtype") != std::string::npos)
-    error.note("convert one of them: an input with x.to(f32), a module's weights with module.to(f64)");
+  const std::string& text = error.message();
+  if (text.find("expects inputs of one dtype") == std::string::npos) return;
+  std::vector<std::string> dtypes;
+  for (std::size_t at = text.find(", got "); at != std::string::npos && (at = text.find('(', at)) != std::string::npos;)
+    dtypes.push_back(text.substr(at + 1, text.find(')', at) - at - 1)), ++at;
+  if (dtypes.size() != 2) return;
+  error.note("convert one of them: an input with x.to(" + dtypes[1] + "), a module's weights with module.to(" +
+             dtypes[0] + ")");
 }
 
 void throw_at(UserError& error, const std::string& function, Location where) {

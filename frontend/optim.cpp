@@ -193,6 +193,12 @@ void Optimizer::step(Location where) {
             Tensor& own = g.states.at(std::string(state->name))[i];
             const Device device = g.parameters[i].device();
             if (!own.defined()) own = zeros(type->shape, {type->dtype, device});
+            if (own.dtype() != type->dtype)
+              detail::fail_at(fmt::format("step: parameter {} is {}, and its state {} is {}, of an earlier step: make "
+                                          "another optimizer behind module.to({})",
+                                          i, g.parameters[i].describe(), state->name, own.describe(),
+                                          ir::name(g.parameters[i].dtype())),
+                              where);
             detail::move_to(*own.impl(), device);  // of a module that has moved since
             inputs.push_back(own);
           } else {

@@ -179,6 +179,8 @@ Tensor norm(const Operand& x, double p, const OneOrMore& dims, bool keepdim) {
 Tensor logsumexp(const Operand& x, const OneOrMore& dims, bool keepdim) {
   const Location at = x.where().in("logsumexp");
   const Tensor t = ir::is_floating(x.tensor().dtype()) ? x.tensor() : x.tensor().to(DType::f32, at);
+  // Of no terms there is no largest, and their sum is 0: its logarithm is -infinity.
+  if (t.shape().numel() == Dim(0)) return log(Operand(sum(Operand(exp(Operand(t, at)), at), dims, keepdim), at));
   const Tensor top = amax(Operand(t.detach(at), at), dims, true);
   const Tensor shift = where(Operand(isfinite(Operand(top, at)), at), Operand(top, at), Operand(0, at));
   const Tensor total = sum(Operand(exp(Operand(sub(Operand(t, at), Operand(shift, at)), at)), at), dims, true);

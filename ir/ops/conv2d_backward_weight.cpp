@@ -90,7 +90,7 @@ const OpDef kConv2dBackwardWeight{
                              .attributes = {{"kernel_size", Ints{kernel, kernel}}},
                              .gradient = false});
           };
-          add("no images", DType::f32, 0, 5, 3);
+          for (DType d : {DType::f32, DType::bf16}) add("no images", d, 0, 5, 3);
           add("one pixel", DType::f32, 1, 1, 1);
           for (DType d : ops::kFloats) add(std::string(name(d)), d, 2, 5, 3);
           return cases;

@@ -68,7 +68,7 @@ const OpDef kLinearBackwardWeight{
           add("many rows", DType::f32, {1300, 5}, {1300, 9});
           add("rank 3", DType::f32, {2, 3, 4}, {2, 3, 5});
           add("one", DType::f32, {1, 1}, {1, 1});
-          add("no rows", DType::f32, {0, 4}, {0, 5});
+          for (DType d : {DType::f32, DType::bf16}) add("no rows", d, {0, 4}, {0, 5});
           for (DType d : ops::kFloats) add(std::string(name(d)), d, {4, 3}, {4, 6});
           return cases;
         },

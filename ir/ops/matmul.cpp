@@ -104,8 +104,11 @@ static std::vector<TestCase> cases_matmul() {
   add("batch by vector", DType::f32, {4, 5, 7}, {7});
   add("vector by batch", DType::f32, {7}, {4, 7, 3});
   add("mixed batches", DType::f32, {2, 1, 5, 7}, {3, 7, 3});
-  add("no rows", DType::f32, {0, 7}, {7, 3});
-  add("nothing to sum", DType::f32, {5, 0}, {0, 3});
+  for (DType d : {DType::f32, DType::f16, DType::bf16}) {
+    add("no rows", d, {0, 7}, {7, 3});
+    add("nothing to sum", d, {5, 0}, {0, 3});
+    add("nothing to sum, batch", d, {2, 5, 0}, {2, 0, 3});
+  }
   for (DType d : ops::kFloats) add(std::string(name(d)), d, {3, 4}, {4, 5});
   add_with_bias("bias", DType::f32, {5, 7}, {7, 3}, 3);
   add_with_bias("bias of panels", DType::f32, {33, 20}, {20, 50}, 50);

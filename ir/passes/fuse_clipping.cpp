@@ -22,7 +22,7 @@ namespace {
 class ClippingFusion {
  public:
   explicit ClippingFusion(Graph& graph) : graph_(graph), uses_(graph), scale_(loss_scale(graph)) {
-    for (Gradient& g : graph.gradients) gradient_of_.emplace(g.value, &g);
+    for (Gradient& g : graph.gradients) gradients_of_[g.value].push_back(&g);
     results_.insert(graph.outputs.begin(), graph.outputs.end());
     for (const Loss& loss : graph.losses) results_.insert(loss.value);
   }
@@ -87,14 +87,20 @@ class ClippingFusion {
     }
     for (std::size_t i = 0; i < products.size(); ++i) {
       ValueId& taken = update.inputs[gradients.begin + i];
-      if (const auto known = gradient_of_.find(taken); known != gradient_of_.end()) {
-        known->second->value = products[i].gradient;
-        std::swap(graph_.value(taken).name, graph_.value(products[i].gradient).name);
-      }
-      fused_.emplace(taken, products[i].gradient);
+      if (fused_.emplace(taken, products[i].gradient).second) replace(taken, products[i].gradient);
       taken = products[i].gradient;
     }
     update.inputs.push_back(products[0].factor);
+  }
+
+  /// Of the parameters whose gradient it is: equal ones are one value. The name goes with it, but what has a name of
+  /// its own keeps that: a parameter, an input or a result may be another parameter's gradient.
+  void replace(ValueId scaled, ValueId gradient) {
+    const auto known = gradients_of_.find(scaled);
+    if (known == gradients_of_.end()) return;
+    for (Gradient* g : known->second) g->value = gradient;
+    if (graph_.value(gradient).kind == ValueKind::node && results_.count(gradient) == 0)
+      std::swap(graph_.value(scaled).name, graph_.value(gradient).name);
   }
 
   /// Factors that updates alone read are computed with them.
@@ -114,8 +120,8 @@ class ClippingFusion {
   Graph& graph_;
   const Uses uses_;  ///< as the graph was
   const ValueId scale_;
-  std::unordered_map<ValueId, Gradient*> gradient_of_;
-  std::unordered_set<ValueId> results_;  ///< outputs and losses; of the graph's results a gradient may be scaled
+  std::unordered_map<ValueId, std::vector<Gradient*>> gradients_of_;
+  std::unordered_set<ValueId> results_;         ///< outputs and losses; of the graph's results a gradient may be scaled
   std::unordered_map<ValueId, ValueId> fused_;  ///< products, and the gradients that are read in their places
 };
 

@@ -70,6 +70,9 @@ bool wants_update_in_backward(const Graph& graph, const PassOptions&) { return u
 bool may_fuse_updates(const Graph& graph, const PassOptions& options) {
   return wants_update_in_backward(graph, options) && !graph.flag(kNoModelUpdateFusion);
 }
+bool keeps_gradients(const Graph& graph, const PassOptions& options) {
+  return has_update(graph, options) && !updates_in_backward(graph) && !graph.number(kZeroStage).has_value();
+}
 bool may_fuse_clipping(const Graph& graph, const PassOptions& options) {
   return has_update(graph, options) && !graph.flag(kNoModelUpdateFusion);
 }

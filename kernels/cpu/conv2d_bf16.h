@@ -324,7 +324,7 @@ inline void conv2d_backward_input(Threads& threads, const conv2d_config& s, bflo
 
 /// dw (w's layout, not packed) and db ([out_channels], or nullptr) from dy and x.
 inline void conv2d_backward_weight(Threads& threads, const conv2d_config& s, float* dw, float* db, const bfloat16* dy,
-                                   const bfloat16* x, void* workspace) {
+                                   const bfloat16* x, void* workspace = nullptr) {
   if (s.out_channels * s.in_channels * s.kernel_height * s.kernel_width == 0) return;
   if (conv2d_is_pointwise(s)) return linear_backward_weight(threads, conv2d_pointwise(s), dw, db, dy, x, workspace);
   conv2d_bf16_detail::backward_weight(threads, s, dw, dy, x, workspace);

@@ -78,7 +78,7 @@ namespace detail {
 }  // namespace detail
 
 inline void linear_backward_weight(Threads& threads, const linear_config& c, float* dw, float* db, const bfloat16* dy,
-                                   const bfloat16* x, void* workspace) {
+                                   const bfloat16* x, void* workspace = nullptr) {
   bfloat16* const transposed = static_cast<bfloat16*>(workspace);
   bfloat16* const packed = transposed + padded_bf16_bytes(c.n, c.m, true) / 2;
   pack_bf16(threads, x, c.k, false, c.m, c.k, packed);

@@ -17,7 +17,7 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class Epilogue = identity>
 inline void matmul(Threads& threads, const matmul_config& config, bfloat16* c, const bfloat16* a, const bfloat16* b,
-                   const bfloat16* bias, const bfloat16* residual, void* workspace) {
+                   const bfloat16* bias, const bfloat16* residual, void* workspace = nullptr) {
   const std::int64_t m = config.m, n = config.n, k = config.k;
   if (config.batch <= 0 || m <= 0 || n <= 0) return;
   const std::int64_t packed_bytes = matmul_bf16_packed_bytes(config),

@@ -306,6 +306,23 @@ TEST(Optimizers, AGroupOfSeveralDtypesStepsInAGraphAsEagerly) {
   EXPECT_TRUE(allclose(graphed.c, eager.c, 1e-6, 1e-6));
 }
 
+TEST(Optimizers, StatesOfAnotherDTypeThanTheParametersAreRefused) {
+  nn::Linear layer(2, 3);
+  optim::Adam optimizer(layer.parameters(), {.lr = 0.1});
+  const auto step = [&](DType dtype) {
+    optimizer.zero_grad();
+    layer(ones({1, 2}, dtype)).sum().backward();
+    optimizer.step();
+  };
+  step(f32);
+  layer.to(bf16);
+  const std::string text = error_of([&] { step(bf16); });
+  EXPECT_NE(text.find("step: parameter 0 is bf16[3,2], and its state m is f32[3,2], of an earlier step: make another "
+                      "optimizer behind module.to(bf16)\n  at optim_test.cpp:"),
+            std::string::npos)
+      << text;
+}
+
 TEST(Optimizers, KeepGroupsApart) {
   Tensor a = tensor({1.}).requires_grad_(), b = tensor({1.}).requires_grad_(), unused = tensor({1.}).requires_grad_();
   optim::SGD optimizer({{{a, unused}, {.lr = 0.5}}, {{b}, {.lr = 0.25}}});

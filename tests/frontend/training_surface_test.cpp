@@ -645,6 +645,68 @@ TEST(Gradients, OfAGraphAreThereBehindACallOrRefused) {
 
 // ---- what a run is resumed with -------------------------------------------------------------------------------------
 
+/// The gradients of `first` and `second` are equal, those of p and q are the other parameter, and that of `of_input` is
+/// the input.
+struct SharedGradients : nn::Module<SharedGradients> {
+  Tensor first = parameter("first", zeros({3})), second = parameter("second", zeros({3}));
+  Tensor p = parameter("p", ones({3}) * 2.0), q = parameter("q", ones({3}));
+  Tensor of_input = parameter("of_input", ones({4, 3}));
+  Tensor forward(Tensor x) { return (x + first + second).square().mean() + (p * q).sum() + (of_input * x).sum(); }
+};
+
+struct TrainSharedGradients : nn::Graph<TrainSharedGradients> {
+  SharedGradients model = child("model", SharedGradients());
+  optim::AdamW optimizer{model.parameters(), {.lr = 0.1}};
+  bool clips;
+  explicit TrainSharedGradients(bool clips) : clips(clips) { add_optimizer(optimizer); }
+  Tensor build(Tensor x) {
+    Tensor loss = model(x);
+    loss.backward();
+    if (clips) nn::utils::clip_grad_norm_(model.parameters(), 1.0);
+    return loss;
+  }
+};
+
+TEST(Gradients, ThatAreEqualOrNoResultOfBackwardAreEachParametersOwn) {
+  const Tensor x = arange(12).to(f32).reshape({4, 3}) * 0.1;
+  for (const char* way : {"plain", "clipped", "scaled"}) {
+    SCOPED_TRACE(way);
+    const bool clips = way == std::string("clipped"), scales = way == std::string("scaled");
+    TrainSharedGradients graph(clips);
+    if (scales) graph.set_grad_scaler(amp::GradScaler({.init_scale = 16}));
+    SharedGradients eager;
+    optim::AdamW optimizer(eager.parameters(), {.lr = 0.1});
+    nn::StateDict expected;
+    double norm = 0;
+    for (int step = 0; step < 3; ++step) {
+      graph(x);
+      optimizer.zero_grad();
+      eager(x).backward();
+      expected.clear();
+      norm = 0;
+      for (const auto& [name, t] : eager.named_parameters()) {
+        expected.emplace_back("model." + name, t.grad().clone());
+        norm += t.grad().square().sum().item<double>();
+      }
+      if (clips) nn::utils::clip_grad_norm_(eager.parameters(), 1.0);
+      optimizer.step();
+    }
+    const nn::StateDict learnt = graph.model.state_dict();
+    for (const auto& [name, t] : eager.state_dict())
+      EXPECT_TRUE(std::any_of(learnt.begin(), learnt.end(), [&, &name = name, &t = t](const auto& e) {
+        return e.first == name && allclose(e.second, t, 1e-5, 1e-6);
+      })) << name;
+    if (scales) continue;  // gradients are those of a scaled loss, and are refused
+    const nn::StateDict gradients = graph.gradients();
+    ASSERT_EQ(gradients.size(), expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(gradients[i].first, expected[i].first);
+      EXPECT_TRUE(allclose(gradients[i].second, expected[i].second, 1e-5, 1e-6)) << expected[i].first;
+    }
+    EXPECT_NEAR(graph.gradient_norm(), std::sqrt(norm), 1e-4);
+  }
+}
+
 struct Drawn : nn::Graph<Drawn> {
   Net net = child("net", Net());
   nn::Dropout dropout = child("dropout", nn::Dropout(0.5));

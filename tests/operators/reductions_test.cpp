@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "tests/operators/fixture.h"
@@ -90,6 +91,8 @@ TEST(Reductions, OfNothingAndOfScalars) {
   EXPECT_TRUE(all(zeros({0})).item<bool>());
   EXPECT_FALSE(any(zeros({0})).item<bool>());
   EXPECT_EQ(cumsum(zeros({0, 3}), 0).sizes(), (Sizes{0, 3}));
+  EXPECT_EQ(zeros({2, 0}).logsumexp(1).to_vector<float>(), std::vector<float>(2, -HUGE_VALF));
+  EXPECT_EQ(zeros({0, 2}).logsumexp(1, true).sizes(), (Sizes{0, 1}));
   EXPECT_EQ(std::get<0>(sort(tensor(2.0))).item<double>(), 2.0);
   EXPECT_EQ(std::get<1>(topk(tensor({3, 1, 2}), 2)).to_vector<int>(), (std::vector<int>{0, 2}));
   EXPECT_EQ(tensor({1.0, 3.0}).std().item<float>(), std::sqrt(2.0f));
