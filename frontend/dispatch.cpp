@@ -98,8 +98,8 @@ void note_conversion(UserError& error) {
   const std::string& text = error.message();
   if (text.find("expects inputs of one dtype") == std::string::npos) return;
   std::vector<std::string> dtypes;
-  for (std::size_t at = text.find(", got "); at != std::string::npos && (at = text.find('(', at)) != std::string::npos;)
-    dtypes.push_back(text.substr(at + 1, text.find(')', at) - at - 1)), ++at;
+  for (std::size_t at = text.find('(', text.find(", got ")); at != std::string::npos; at = text.find('(', at + 1))
+    dtypes.push_back(text.substr(at + 1, text.find(')', at) - at - 1));
   if (dtypes.size() != 2) return;
   error.note("convert one of them: an input with x.to(" + dtypes[1] + "), a module's weights with module.to(" +
              dtypes[0] + ")");
