@@ -335,7 +335,7 @@ Tensor seed_of(const Tensor& root, const Tensor& gradient, Location where) {
   }
   if (gradient.shape() != root.shape() || gradient.dtype() != root.dtype())
     detail::fail("backward", "the gradient must be " + root.describe() + ", got " + gradient.describe(), where);
-  return gradient.detach();
+  return gradient.detach(where);
 }
 }  // namespace
 

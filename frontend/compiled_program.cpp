@@ -188,9 +188,9 @@ void CompiledProgram::bind_variables(Location where) {
       b.storage = impl.storage;
       changed = true;
     }
-    const std::uint64_t version = impl.storage->version.load(std::memory_order_relaxed);
-    changed = changed || version != b.version;
-    b.version = version;
+    const std::uint64_t writes = impl.storage->possible_writes();
+    changed = changed || writes != b.writes;
+    b.writes = writes;
   }
   if (changed) executable_->weights_changed();
 }
@@ -295,7 +295,7 @@ std::vector<Tensor> CompiledProgram::run(const ProgramInputs& inputs, const std:
   for (Bound& b : bound_)
     if (b.variable.written) {
       b.variable.tensor.impl()->bump_version();
-      b.version = b.storage->version.load(std::memory_order_relaxed);
+      b.writes = b.storage->possible_writes();
     }
   return outputs;
 }

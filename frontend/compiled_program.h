@@ -82,7 +82,7 @@ class CompiledProgram {
   struct Bound {
     Variable variable;
     std::shared_ptr<Storage> storage;
-    std::uint64_t version = 0;
+    std::uint64_t writes = 0;
   };
   const ir::Graph& graph_;
   std::string owner_;

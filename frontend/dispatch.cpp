@@ -360,11 +360,12 @@ void assign_in_place(Tensor& x, const Tensor& value, const char* function, Locat
     trace->assign(x, value.to(x.dtype(), where), function, where);
     return;
   }
-  if (old.trace_id != 0)
-    fail(function,
-         "the tensor " + x.describe() + " ('" + old.owner +
-             "') was recorded by a graph's build(), and is used outside of it",
-         where);
+  for (const Tensor* t : {&std::as_const(x), &value})
+    if (get(*t).trace_id != 0)
+      fail(function,
+           "the tensor " + t->describe() + " ('" + get(*t).owner +
+               "') was recorded by a graph's build(), and is used outside of it",
+           where);
   TensorImpl& target = *x.impl();
   for (std::size_t d = 0; d < target.sizes.size(); ++d)
     if (target.strides[d] == 0 && target.sizes[d] > 1)

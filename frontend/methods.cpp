@@ -1,6 +1,5 @@
 // Operators, and methods of Tensor, that are functions of the families in graven/functional/.
 #include <cstdint>
-#include <limits>
 
 #include "frontend/autograd.h"
 #include "frontend/dispatch.h"
@@ -43,7 +42,7 @@ Tensor Tensor::gelu(std::string_view approximate, Location where) const {
   return graven::gelu(Operand(*this, where), approximate);
 }
 Tensor Tensor::pow(const Operand& exponent) const { return graven::pow(Operand(*this, exponent.where()), exponent); }
-Tensor Tensor::clamp(double min, double max, Location where) const {
+Tensor Tensor::clamp(std::optional<double> min, std::optional<double> max, Location where) const {
   return graven::clamp(Operand(*this, where), min, max);
 }
 Tensor Tensor::sum(const OneOrMore& dims, bool keepdim, Location where) const {
@@ -270,12 +269,8 @@ Tensor Tensor::addmm(const Tensor& a, const Tensor& b, double beta, double alpha
   return graven::addmm(Operand(*this, where), Operand(a, where), Operand(b, where), beta, alpha);
 }
 Tensor Tensor::trace(Location where) const { return graven::trace(Operand(*this, where)); }
-Tensor Tensor::clamp_min(double min, Location where) const {
-  return clamp(min, std::numeric_limits<double>::infinity(), where.in("clamp_min"));
-}
-Tensor Tensor::clamp_max(double max, Location where) const {
-  return clamp(-std::numeric_limits<double>::infinity(), max, where.in("clamp_max"));
-}
+Tensor Tensor::clamp_min(double min, Location where) const { return clamp(min, {}, where.in("clamp_min")); }
+Tensor Tensor::clamp_max(double max, Location where) const { return clamp({}, max, where.in("clamp_max")); }
 Tensor Tensor::nan_to_num(double nan, std::optional<double> posinf, std::optional<double> neginf,
                           Location where) const {
   return graven::nan_to_num(Operand(*this, where), nan, posinf, neginf);
@@ -333,7 +328,9 @@ Tensor Tensor::index_fill(std::int64_t d, const Tensor& index, const Operand& va
 Tensor Tensor::diag(std::int64_t diagonal, Location where) const {
   return graven::diag(Operand(*this, where), diagonal);
 }
-Tensor Tensor::clip(double min, double max, Location where) const { return clamp(min, max, where); }
+Tensor Tensor::clip(std::optional<double> min, std::optional<double> max, Location where) const {
+  return clamp(min, max, where);
+}
 std::tuple<Tensor, Tensor> Tensor::cummax(std::int64_t d, Location where) const {
   return graven::cummax(Operand(*this, where), d);
 }
@@ -482,7 +479,7 @@ Tensor& Tensor::sign_(Location where) {
 Tensor& Tensor::relu_(Location where) {
   return assigned(*this, [&] { return graven::relu(Operand(*this, where)); }, "relu_", where);
 }
-Tensor& Tensor::clamp_(double min, double max, Location where) {
+Tensor& Tensor::clamp_(std::optional<double> min, std::optional<double> max, Location where) {
   return assigned(*this, [&] { return clamp(min, max, where); }, "clamp_", where);
 }
 Tensor& Tensor::clamp_min_(double min, Location where) {

@@ -591,13 +591,18 @@ void Operand::fail_no_tensor(const char* function) const {
                where_);
 }
 
-void* Tensor::data_ptr(Location where) const { return with_elements(*this, "data_ptr()", where).place(); }
+void* Tensor::data_ptr(Location where) const {
+  const detail::TensorImpl& impl = with_elements(*this, "data_ptr()", where);
+  impl.storage->pointers.fetch_add(1, std::memory_order_relaxed);
+  return impl.place();
+}
 void* Tensor::checked_data(DType wanted, Location where) const {
   const detail::TensorImpl& impl = with_elements(*this, "data()", where);
   if (impl.dtype != wanted)
     detail::fail_at(
         "data(): the tensor is " + describe() + ", not " + std::string(ir::name(wanted)) + "; convert it with to()",
         where);
+  impl.storage->pointers.fetch_add(1, std::memory_order_relaxed);
   return impl.data();
 }
 Scalar Tensor::item_scalar(Location where) const {

@@ -29,6 +29,12 @@ struct Storage {
   std::shared_ptr<std::byte> of_device;  ///< what `data` points to there
   /// Counts writes: autograd refuses saved tensors that were written since, graphs notice changed weights.
   std::atomic<std::uint64_t> version{0};
+  /// Counts pointers that were given out, through which somebody may have written since.
+  std::atomic<std::uint64_t> pointers{0};
+  /// What a graph compares between calls.
+  std::uint64_t possible_writes() const {
+    return version.load(std::memory_order_relaxed) + pointers.load(std::memory_order_relaxed);
+  }
   std::uint64_t made_in = 0;  ///< the trace in whose build() it was made
 };
 

@@ -32,6 +32,15 @@ bool is_random(const Node& node) {
   return seed < node.inputs.size() && node.inputs[seed] != kNone;
 }
 
+bool depends_on_inputs_alone(const Node& node) {
+  const auto has_symbol = [](const std::pair<std::string, Attribute>& attribute) {
+    const Shape* const shape = std::get_if<Shape>(&attribute.second);
+    return shape != nullptr && !shape->is_static();
+  };
+  return !is_random(node) && !node.op->by_rank &&
+         std::none_of(node.attributes.begin(), node.attributes.end(), has_symbol);
+}
+
 ValueId factor_of(const Node& update) {
   const std::size_t input = input_of(*update.op, InputRole::factor);
   if (input == update.op->inputs.size()) return kNone;

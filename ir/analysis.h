@@ -57,6 +57,10 @@ class Uses {
 /// Whether it draws random numbers, which depend on the step's seed: it is never folded and never merged.
 bool is_random(const Node& node);
 
+/// Whether its results are the same in each call in which its inputs are: it draws no random numbers, and depends
+/// neither on the rank nor on a size that a symbol stands for.
+bool depends_on_inputs_alone(const Node& node);
+
 /// Of an update: what it multiplies its gradients by; kNone where it takes them as they are.
 ValueId factor_of(const Node& update);
 /// The update of some of its parameters, by position in its lists.

@@ -41,6 +41,9 @@ std::int64_t floor_of(std::int64_t a, std::int64_t b) { return a / b - (a % b < 
 
 struct SizeRange {
   std::int64_t least = 0, most = 0;
+  friend SizeRange operator+(const SizeRange& a, const SizeRange& b) {
+    return {saturating_add(a.least, b.least), saturating_add(a.most, b.most)};
+  }
   friend SizeRange operator*(const SizeRange& a, const SizeRange& b) {
     const auto [least, most] = std::minmax({saturating_multiply(a.least, b.least), saturating_multiply(a.least, b.most),
                                             saturating_multiply(a.most, b.least), saturating_multiply(a.most, b.most)});
@@ -130,6 +133,93 @@ bool is_plain_symbol(const Dim& d) {
   return linear && linear->is_symbol();
 }
 
+/// The range of a sum of terms that its factors' ranges allow. Term by term, batch*length - batch seems to have values
+/// below 0 where length is 2 or more. But where more of a factor always means more of the sum, or always less, the ends
+/// of the sum are at ends of the factor; so they are, whatever the others are, of one that no term has twice.
+class RangeOfSum {
+ public:
+  SizeRange of(const std::vector<Term>& terms, std::int64_t constant) {
+    const SizeRange by_terms = interval(terms, constant);
+    bool is_positive = false, is_negative = false;
+    std::int64_t largest = constant < 0 ? saturating_multiply(constant, -1) : constant;
+    for (const Term& t : terms) {
+      const SizeRange r = range_of(t);
+      is_positive = is_positive || r.most > 0;
+      is_negative = is_negative || r.least < 0;
+      largest = saturating_add(largest, std::max(r.most, saturating_multiply(r.least, -1)));
+    }
+    // Nothing is gained where all terms have one sign, and numbers that do not fit are not compared.
+    if (!is_positive || !is_negative || largest == kMost) return by_terms;
+    const std::optional<SizeRange> exact = at_ends(terms, constant);
+    return exact ? SizeRange{std::max(exact->least, by_terms.least), std::min(exact->most, by_terms.most)} : by_terms;
+  }
+
+ private:
+  static SizeRange range_of(const Term& t) {
+    SizeRange range{t.coefficient, t.coefficient};
+    for (const auto& factor : t.factors) range = range * factor->range;
+    return range;
+  }
+  static SizeRange interval(const std::vector<Term>& terms, std::int64_t constant) {
+    SizeRange sum{constant, constant};
+    for (const Term& t : terms) sum = sum + range_of(t);
+    return sum;
+  }
+  static std::int64_t count(const Term& t, const Factor& factor) {
+    return std::count_if(t.factors.begin(), t.factors.end(), [&](const auto& f) { return same(*f, factor); });
+  }
+
+  /// Nothing where it takes too many steps.
+  std::optional<SizeRange> at_ends(const std::vector<Term>& terms, std::int64_t constant) {
+    if (terms.empty()) return SizeRange{constant, constant};
+    if (++steps_ > kMostSteps) return std::nullopt;
+    const std::shared_ptr<const Factor> factor = terms.front().factors.front();
+    std::int64_t degree = 0;
+    for (const Term& t : terms) degree = std::max(degree, count(t, *factor));
+    if (degree > 1) {
+      const auto [slope, slope_constant] = derivative(terms, *factor);
+      const std::optional<SizeRange> slopes = at_ends(slope, slope_constant);
+      if (!slopes || (slopes->least < 0 && slopes->most > 0)) return std::nullopt;
+    }
+    const auto [low, low_constant] = at(terms, constant, *factor, factor->range.least);
+    const auto [high, high_constant] = at(terms, constant, *factor, factor->range.most);
+    const std::optional<SizeRange> a = at_ends(low, low_constant), b = at_ends(high, high_constant);
+    if (!a || !b) return std::nullopt;
+    return SizeRange{std::min(a->least, b->least), std::max(a->most, b->most)};
+  }
+
+  using Sum = std::pair<std::vector<Term>, std::int64_t>;
+  static Sum summed(std::vector<Term> terms, std::int64_t constant) {
+    std::erase_if(terms, [&](const Term& t) {
+      if (t.factors.empty()) constant = saturating_add(constant, t.coefficient);
+      return t.factors.empty();
+    });
+    return {collected(std::move(terms)), constant};
+  }
+  /// With `value` in the place of the factor.
+  static Sum at(std::vector<Term> terms, std::int64_t constant, const Factor& factor, std::int64_t value) {
+    for (Term& t : terms)
+      std::erase_if(t.factors, [&](const auto& f) {
+        if (!same(*f, factor)) return false;
+        t.coefficient = saturating_multiply(t.coefficient, value);
+        return true;
+      });
+    return summed(std::move(terms), constant);
+  }
+  static Sum derivative(std::vector<Term> terms, const Factor& factor) {
+    std::erase_if(terms, [&](const Term& t) { return count(t, factor) == 0; });
+    for (Term& t : terms) {
+      t.coefficient = saturating_multiply(t.coefficient, count(t, factor));
+      t.factors.erase(
+          std::find_if(t.factors.begin(), t.factors.end(), [&](const auto& f) { return same(*f, factor); }));
+    }
+    return summed(std::move(terms), 0);
+  }
+
+  static constexpr int kMostSteps = 256;
+  int steps_ = 0;
+};
+
 /// a without the factors of b, where it has them all.
 std::optional<Factors> without(const Factors& a, const Factors& b) {
   Factors rest = a;
@@ -155,13 +245,7 @@ Dim::Dim(std::string symbol, std::int64_t least, std::int64_t most) {
 
 Dim::Dim(std::int64_t constant, Expression expression) : constant_(constant) {
   if (expression.terms.empty()) return;
-  expression.range = {constant, constant};
-  for (const Term& t : expression.terms) {
-    SizeRange range{t.coefficient, t.coefficient};
-    for (const auto& factor : t.factors) range = range * factor->range;
-    expression.range.least = saturating_add(expression.range.least, range.least);
-    expression.range.most = saturating_add(expression.range.most, range.most);
-  }
+  expression.range = RangeOfSum().of(expression.terms, constant);
   symbolic_ = std::make_shared<const Expression>(std::move(expression));
 }
 

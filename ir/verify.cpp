@@ -357,6 +357,8 @@ class Verifier {
         broken(node_text(n) + " of the " + std::string(ir::name(node.phase)) + " phase stands after the " +
                std::string(ir::name(phase)) + " phase");
       phase = node.phase;
+      if (phase == Phase::prepare && !depends_on_inputs_alone(node))
+        broken(node_text(n) + " of the prepare phase depends on what changes from call to call");
       for (ValueId v : node.inputs) {
         if (v == kNone) continue;
         need_range_in_node(v, n);

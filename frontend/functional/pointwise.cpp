@@ -116,7 +116,10 @@ Tensor floor(const Operand& x) { return unary("floor", x); }
 Tensor ceil(const Operand& x) { return unary("ceil", x); }
 Tensor round(const Operand& x) { return unary("round", x); }
 
-Tensor clamp(const Operand& x, double min, double max) { return limited("clamp", x, min, max); }
+Tensor clamp(const Operand& x, std::optional<double> min, std::optional<double> max) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return limited("clamp", x, min.value_or(-kInfinity), max.value_or(kInfinity));
+}
 
 Tensor tan(const Operand& x) { return unary_floating("tan", x); }
 Tensor asin(const Operand& x) { return unary_floating("asin", x); }
@@ -233,7 +236,7 @@ Tensor clamp(const Operand& x, const Tensor& min, const Tensor& max) {
   return max.defined() ? minimum(Operand(y, at), Operand(max, at)) : y;
 }
 
-Tensor clip(const Operand& x, double min, double max) {
+Tensor clip(const Operand& x, std::optional<double> min, std::optional<double> max) {
   const At at(x.where().in("clip"));
   return clamp(at(x), min, max);
 }

@@ -151,6 +151,7 @@ class ConstantFolder {
     result.uniform = uniform;
     result.value = inputs[0]->value;
     if (uniform) return true;
+    if (!depends_on_inputs_alone(node)) return false;  // a part that is another one at each size
     const std::vector<double>& x = inputs[0]->elements;
     if (node.is(kReshape)) {
       result.elements = x;

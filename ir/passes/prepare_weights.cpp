@@ -2,8 +2,8 @@
 // not at every call: packed and folded weights, casts of parameters, masks. Such nodes get the phase `prepare` and
 // stand first.
 //
-// Not moved: what depends on the batch (a symbolic shape), results of the graph, and what would take much more memory
-// than it is made of.
+// Not moved: what depends on the batch (a symbolic shape, a symbol's size as a number, a part that begins there),
+// results of the graph, and what would take much more memory than it is made of.
 #include <algorithm>
 #include <functional>
 
@@ -22,7 +22,7 @@ void prepare_weights(Graph& graph, const PassOptions&) {
   for (ValueId v : graph.outputs) is_output[v] = true;
 
   for (Node& node : graph.nodes) {
-    if (node.phase == Phase::prepare || is_random(node) || node.op->by_rank) {
+    if (node.phase == Phase::prepare || !depends_on_inputs_alone(node)) {
       if (node.phase == Phase::prepare)
         for (ValueId v : node.outputs) known[v] = weight[v] = true;
       continue;
@@ -36,7 +36,7 @@ void prepare_weights(Graph& graph, const PassOptions&) {
       read += graph.type(v).shape.numel().maximum();
     }
     for (ValueId v : node.outputs) {
-      all_known = all_known && graph.type(v).shape.is_static() && !is_output(v);
+      all_known = all_known && !is_output(v);
       written += graph.type(v).shape.numel().maximum();
     }
     if (!all_known || (any_weight && written > std::max(kMostGrowth * read, kSmall))) continue;

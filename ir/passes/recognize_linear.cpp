@@ -11,9 +11,7 @@ void recognize_linear(Graph& graph, const PassOptions&) {
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
     if (!node.inputs.empty()) {
-      bool all = true;
-      for (ValueId v : node.inputs) all = all && weight(v);
-      for (ValueId v : node.outputs) weight[v] = all;
+      follow_fixed(node, weight);
     }
     const bool fits = node.is(kMatmul) && weight(node.inputs[1]) && graph.type(node.inputs[1]).shape.rank() == 2 &&
                       !weight(node.inputs[0]) && !node.attributes.flag("transpose_a") && node.inputs.size() == 2;

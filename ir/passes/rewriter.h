@@ -108,7 +108,7 @@ void sort_by_phase(Graph& graph);
 /// Of a node whose inputs' entries are known: its outputs are the same in each call where its inputs are, as fixed()
 /// has it of what is given.
 inline void follow_fixed(const Node& node, ByValue<bool>& known) {
-  bool all = !is_random(node);
+  bool all = depends_on_inputs_alone(node);
   for (ValueId v : node.inputs) all = all && (v == kNone || known(v));
   for (ValueId v : node.outputs) known[v] = all;
 }

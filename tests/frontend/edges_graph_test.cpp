@@ -231,6 +231,11 @@ TEST(EdgesGraph, ConstantsThatAreNoCommonNumbers) {
   EXPECT_TRUE(std::isnan(clamp(ones({1}), kNaN, 2).item<double>()) &&
               std::isnan(hardtanh(ones({1}), 0, kNaN).item<double>()));
   EXPECT_EQ(clamp(ones({1}), kInfinity, kInfinity).item<double>(), kInfinity);
+  const Tensor three = tensor({-2.0, 0.5, 3.0});
+  for (const Tensor& below : {clamp(three, {}, 1), three.clamp({}, 1), clip(three, {}, 1), three.clip({}, 1),
+                              three.clone().clamp_({}, 1), clamp(three, {}, ones({1}))})
+    EXPECT_EQ(below.to_vector<double>(), (std::vector<double>{-2, 0.5, 1}));
+  EXPECT_EQ(clamp(three, 0, {}).to_vector<double>(), (std::vector<double>{0, 0.5, 3}));
   EXPECT_EQ(clamp(ones({1}), -kInfinity, -kInfinity).item<double>(), -kInfinity);
 }
 

@@ -491,6 +491,9 @@ TEST(Graphs, SayWhatIsWrong) {
       {"stack", [](Tensor& t) { stack({t, t}); }},
       {"index", [](Tensor& t) { t.index({tensor({1, 0})}); }},
       {"add_", [](Tensor& t) { t.add_(1); }},
+      {"copy_", [](Tensor& t) { zeros({2}).copy_(t); }},
+      {"a part is assigned", [](Tensor& t) { zeros({2, 2})[0] = t; }},
+      {"load_state_dict", [](Tensor& t) { nn::Linear(1, 2).load_state_dict({{"weight", ones({2, 1})}, {"bias", t}}); }},
   };
   for (const auto& use : uses) {
     SCOPED_TRACE(use.name);

@@ -3,6 +3,7 @@
 // one graph, each with variables of its own, so that passes also see what is equal in several of them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <graven/graven.h>
 #include <string>
 #include <vector>
@@ -342,6 +343,17 @@ TEST(ChangedVariables, AreSeenByOtherGraphsWhoeverChangesThem) {
     halve(x);
     expect_equal(layer(x), apply(x), "step " + std::to_string(step));
   }
+}
+
+TEST(ChangedVariables, AreSeenByAGraphThatWerePointedTo) {
+  const nn::Linear layer(4, 64);
+  Apply apply(layer);
+  const Tensor x = ones({2, 4});
+  apply(x);
+  std::fill_n(layer.weight.data<float>(), layer.weight.numel(), 1.0F);
+  expect_equal(layer(x), apply(x), "by data()");
+  std::fill_n(static_cast<float*>(layer.bias.data_ptr()), layer.bias.numel(), 2.0F);
+  expect_equal(layer(x), apply(x), "by data_ptr()");
 }
 
 struct Half : nn::Graph<Half> {

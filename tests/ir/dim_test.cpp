@@ -54,6 +54,10 @@ TEST(Dim, AreWrittenInOneWay) {
       {floor_divide(height * 2 + 3, 4), "(height+1)/2", "(height + 1) / 2", 8, 256},
       {floor_divide(batch * length + batch, 2) * height, "((batch*length+batch)/2)*height",
        "((batch * length + batch) / 2) * height", 16, 4128 * 512},
+      {(height - 1) * batch, "batch*height-batch", "batch * height - batch", 15, 64 * 511},
+      {(length - 1) * length, "length*length-length", "length * length - length", 0, 128 * 127},
+      {(height - 2) * (batch - 3), "batch*height-2*batch-3*height+6", "batch * height - 2 * batch - 3 * height + 6",
+       -2 * 510, 61 * 510},
   };
   for (const auto& c : cases) {
     EXPECT_EQ(c.dim.to_string(), c.text);
@@ -198,9 +202,14 @@ TEST(Dim, ComputeWhatIntegersDo) {
     if (other.dim != Dim(0)) {
       EXPECT_EQ(divide(made.dim * other.dim, other.dim), made.dim) << other.dim.to_string();
     }
-    for (int k = 0; k < 6; ++k) {
-      const SymbolSizes sizes{
-          {"batch", between(1, 8)}, {"length", between(1, 9)}, {"height", k == 0 ? 16 : between(16, 30)}};
+    for (int k = 0; k < 9; ++k) {
+      // Where the ranges end, too.
+      const auto end = [&](std::int64_t within, std::int64_t least, std::int64_t most) {
+        return k < 6 ? within : between(0, 1) == 0 ? least : most;
+      };
+      const SymbolSizes sizes{{"batch", end(between(1, 8), 1, 64)},
+                              {"length", end(between(1, 9), 1, 128)},
+                              {"height", end(between(16, 30), 16, 512)}};
       const std::int64_t expected = made.value(sizes);
       ASSERT_EQ(made.dim.at(sizes), expected);
       EXPECT_LE(made.dim.minimum(), expected);

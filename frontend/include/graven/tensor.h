@@ -108,7 +108,9 @@ class Tensor {
 
   // ---- its elements ----
   /// Pointer to the first element; T must be the dtype's C++ type. Elements of a view lie strides() apart: contiguous()
-  /// first.
+  /// first. What is written through it, autograd does not notice; a graph whose parameter or buffer it is sees it at
+  /// the next call, if data() was asked after the last one: a graph for inference computes what follows from its
+  /// weights once, and again after they may have changed.
   template <class T>
   T* data(Location where = Location::current()) const {
     return static_cast<T*>(checked_data(dtype_of<T>(), where));
@@ -213,8 +215,9 @@ class Tensor {
   /// approximate: "none" or "tanh".
   Tensor gelu(std::string_view approximate = "none", Location where = Location::current()) const;
   Tensor pow(const Operand& exponent) const;
-  Tensor clamp(double min = -std::numeric_limits<double>::infinity(),
-               double max = std::numeric_limits<double>::infinity(), Location where = Location::current()) const;
+  /// {}: no limit.
+  Tensor clamp(std::optional<double> min = {}, std::optional<double> max = {},
+               Location where = Location::current()) const;
   /// Over one dimension, `0`, several, `{0, 2}`, or all of them, as all reductions.
   Tensor sum(const OneOrMore& dims = {}, bool keepdim = false, Location where = Location::current()) const;
   Tensor mean(const OneOrMore& dims = {}, bool keepdim = false, Location where = Location::current()) const;
@@ -363,8 +366,8 @@ class Tensor {
                     Location where = Location::current()) const;
   Tensor index_fill(std::int64_t d, const Tensor& index, const Operand& value) const;
   Tensor diag(std::int64_t diagonal = 0, Location where = Location::current()) const;
-  Tensor clip(double min = -std::numeric_limits<double>::infinity(),
-              double max = std::numeric_limits<double>::infinity(), Location where = Location::current()) const;
+  Tensor clip(std::optional<double> min = {}, std::optional<double> max = {},
+              Location where = Location::current()) const;
   std::tuple<Tensor, Tensor> cummax(std::int64_t d, Location where = Location::current()) const;
   std::tuple<Tensor, Tensor> cummin(std::int64_t d, Location where = Location::current()) const;
   Tensor quantile(double q, std::optional<std::int64_t> d = {}, bool keepdim = false,
@@ -416,7 +419,7 @@ class Tensor {
   Tensor& trunc_(Location where = Location::current());
   Tensor& sign_(Location where = Location::current());
   Tensor& relu_(Location where = Location::current());
-  Tensor& clamp_(double min, double max, Location where = Location::current());
+  Tensor& clamp_(std::optional<double> min, std::optional<double> max, Location where = Location::current());
   Tensor& clamp_min_(double min, Location where = Location::current());
   Tensor& clamp_max_(double max, Location where = Location::current());
   Tensor& nan_to_num_(double nan = 0, std::optional<double> posinf = {}, std::optional<double> neginf = {},

@@ -5,7 +5,6 @@
 //   Tensor angle = atan2(y, x);
 #pragma once
 
-#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -103,13 +102,12 @@ Tensor lerp(const Operand& start, const Operand& end, const Operand& weight);
 /// x + value * a * b; x + value * a / b
 Tensor addcmul(const Operand& x, const Operand& a, const Operand& b, double value = 1);
 Tensor addcdiv(const Operand& x, const Operand& a, const Operand& b, double value = 1);
-Tensor clamp(const Operand& x, double min = -std::numeric_limits<double>::infinity(),
-             double max = std::numeric_limits<double>::infinity());
-/// min(max(x, min), max) with tensors as limits.
+/// min(max(x, min), max); {}: no limit.
+Tensor clamp(const Operand& x, std::optional<double> min = {}, std::optional<double> max = {});
+/// With tensors as limits; an undefined one is none.
 Tensor clamp(const Operand& x, const Tensor& min, const Tensor& max);
 /// clamp's other name.
-Tensor clip(const Operand& x, double min = -std::numeric_limits<double>::infinity(),
-            double max = std::numeric_limits<double>::infinity());
+Tensor clip(const Operand& x, std::optional<double> min = {}, std::optional<double> max = {});
 Tensor clip(const Operand& x, const Tensor& min, const Tensor& max);
 /// bool: |a - b| <= atol + rtol |b|; infinities are close to themselves, NaN to NaN with equal_nan alone.
 Tensor isclose(const Operand& a, const Operand& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);
