@@ -302,7 +302,8 @@ double GraphBase::gradient_norm(double norm_type, Location where) const {
 std::vector<double> GraphBase::learning_rates() const {
   std::vector<double> rates;
   for (const auto& a : state_->optimizers) {
-    const std::vector<double> own = a.schedule ? a.schedule->rates() : a.optimizer.learning_rates();
+    // Those that its schedule gave it, unless somebody has set others for the next step.
+    const std::vector<double> own = a.optimizer.learning_rates();
     rates.insert(rates.end(), own.begin(), own.end());
   }
   return rates;

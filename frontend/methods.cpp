@@ -42,7 +42,7 @@ Tensor Tensor::gelu(std::string_view approximate, Location where) const {
   return graven::gelu(Operand(*this, where), approximate);
 }
 Tensor Tensor::pow(const Operand& exponent) const { return graven::pow(Operand(*this, exponent.where()), exponent); }
-Tensor Tensor::clamp(std::optional<double> min, std::optional<double> max, Location where) const {
+Tensor Tensor::clamp(std::optional<Scalar> min, std::optional<Scalar> max, Location where) const {
   return graven::clamp(Operand(*this, where), min, max);
 }
 Tensor Tensor::sum(const OneOrMore& dims, bool keepdim, Location where) const {
@@ -269,8 +269,28 @@ Tensor Tensor::addmm(const Tensor& a, const Tensor& b, double beta, double alpha
   return graven::addmm(Operand(*this, where), Operand(a, where), Operand(b, where), beta, alpha);
 }
 Tensor Tensor::trace(Location where) const { return graven::trace(Operand(*this, where)); }
-Tensor Tensor::clamp_min(double min, Location where) const { return clamp(min, {}, where.in("clamp_min")); }
-Tensor Tensor::clamp_max(double max, Location where) const { return clamp({}, max, where.in("clamp_max")); }
+bool Tensor::is_floating_point(Location where) const { return ir::is_floating(dtype(where)); }
+bool Tensor::allclose(const Tensor& other, double rtol, double atol, Location where) const {
+  return graven::allclose(*this, other, rtol, atol, where);
+}
+bool Tensor::equal(const Tensor& other, Location where) const { return graven::equal(*this, other, where); }
+Tensor Tensor::nansum(const OneOrMore& dims, bool keepdim, Location where) const {
+  return graven::nansum(Operand(*this, where), dims, keepdim);
+}
+Tensor Tensor::nanmean(const OneOrMore& dims, bool keepdim, Location where) const {
+  return graven::nanmean(Operand(*this, where), dims, keepdim);
+}
+Tensor Tensor::logcumsumexp(std::int64_t d, Location where) const {
+  return graven::logcumsumexp(Operand(*this, where), d);
+}
+Tensor Tensor::diff(std::int64_t n, std::int64_t d, Location where) const {
+  return graven::diff(Operand(*this, where), n, d);
+}
+Tensor Tensor::diag_embed(std::int64_t offset, std::int64_t dim1, std::int64_t dim2, Location where) const {
+  return graven::diag_embed(Operand(*this, where), offset, dim1, dim2);
+}
+Tensor Tensor::clamp_min(Scalar min, Location where) const { return clamp(min, {}, where.in("clamp_min")); }
+Tensor Tensor::clamp_max(Scalar max, Location where) const { return clamp({}, max, where.in("clamp_max")); }
 Tensor Tensor::nan_to_num(double nan, std::optional<double> posinf, std::optional<double> neginf,
                           Location where) const {
   return graven::nan_to_num(Operand(*this, where), nan, posinf, neginf);
@@ -328,7 +348,7 @@ Tensor Tensor::index_fill(std::int64_t d, const Tensor& index, const Operand& va
 Tensor Tensor::diag(std::int64_t diagonal, Location where) const {
   return graven::diag(Operand(*this, where), diagonal);
 }
-Tensor Tensor::clip(std::optional<double> min, std::optional<double> max, Location where) const {
+Tensor Tensor::clip(std::optional<Scalar> min, std::optional<Scalar> max, Location where) const {
   return clamp(min, max, where);
 }
 std::tuple<Tensor, Tensor> Tensor::cummax(std::int64_t d, Location where) const {
@@ -479,13 +499,13 @@ Tensor& Tensor::sign_(Location where) {
 Tensor& Tensor::relu_(Location where) {
   return assigned(*this, [&] { return graven::relu(Operand(*this, where)); }, "relu_", where);
 }
-Tensor& Tensor::clamp_(std::optional<double> min, std::optional<double> max, Location where) {
+Tensor& Tensor::clamp_(std::optional<Scalar> min, std::optional<Scalar> max, Location where) {
   return assigned(*this, [&] { return clamp(min, max, where); }, "clamp_", where);
 }
-Tensor& Tensor::clamp_min_(double min, Location where) {
+Tensor& Tensor::clamp_min_(Scalar min, Location where) {
   return assigned(*this, [&] { return clamp_min(min, where); }, "clamp_min_", where);
 }
-Tensor& Tensor::clamp_max_(double max, Location where) {
+Tensor& Tensor::clamp_max_(Scalar max, Location where) {
   return assigned(*this, [&] { return clamp_max(max, where); }, "clamp_max_", where);
 }
 Tensor& Tensor::nan_to_num_(double nan, std::optional<double> posinf, std::optional<double> neginf, Location where) {
@@ -502,6 +522,12 @@ Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value, Location where) {
 }
 Tensor& Tensor::scatter_(std::int64_t d, const Tensor& index, const Operand& source) {
   return assigned(*this, [&] { return scatter(d, index, source, source.where()); }, "scatter_", source.where());
+}
+Tensor& Tensor::index_copy_(std::int64_t d, const Tensor& index, const Tensor& source, Location where) {
+  return assigned(*this, [&] { return index_copy(d, index, source, where); }, "index_copy_", where);
+}
+Tensor& Tensor::index_fill_(std::int64_t d, const Tensor& index, Scalar value, Location where) {
+  return assigned(*this, [&] { return index_fill(d, index, Operand(value, where)); }, "index_fill_", where);
 }
 Tensor& Tensor::scatter_add_(std::int64_t d, const Tensor& index, const Tensor& source, Location where) {
   return assigned(*this, [&] { return scatter_add(d, index, source, where); }, "scatter_add_", where);

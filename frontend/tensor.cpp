@@ -5,7 +5,9 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <iterator>
+#include <limits>
 #include <mutex>
 #include <new>
 #include <numeric>
@@ -849,6 +851,38 @@ Tensor eye(std::int64_t n, TensorOptions options, Location where) {
   return generate({n, n}, options, where.in("eye"), [&](std::int64_t i) {
     return Scalar(i / std::max<std::int64_t>(n, 1) == i % std::max<std::int64_t>(n, 1) ? 1 : 0);
   });
+}
+
+namespace {
+/// Where column - row - offset is what `is_kept` takes.
+Tensor triangle_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset, Location where,
+                        const std::function<bool(std::int64_t)>& is_kept) {
+  if (rows < 0 || columns < 0)
+    detail::fail(where.function, fmt::format("sizes must not be negative, got {} and {}", rows, columns), where);
+  if (columns > 0 && rows > std::numeric_limits<std::int32_t>::max() / columns)
+    detail::fail(where.function, fmt::format("{} rows of {} are more than 2^31 elements", rows, columns), where);
+  offset = std::clamp<std::int64_t>(offset, std::numeric_limits<std::int32_t>::min(),
+                                    std::numeric_limits<std::int32_t>::max());  // further out there is nothing
+  std::vector<std::int64_t> found[2];
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t column = 0; column < columns; ++column)
+      if (is_kept(column - row - offset)) {
+        found[0].push_back(row);
+        found[1].push_back(column);
+      }
+  const auto count = static_cast<std::int64_t>(found[0].size());
+  found[0].insert(found[0].end(), found[1].begin(), found[1].end());
+  return from_data(found[0], {2, count}, where);
+}
+}  // namespace
+
+Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset, Location where) {
+  return triangle_indices(rows, columns, offset, where.in("tril_indices"),
+                          [](std::int64_t above) { return above <= 0; });
+}
+Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset, Location where) {
+  return triangle_indices(rows, columns, offset, where.in("triu_indices"),
+                          [](std::int64_t above) { return above >= 0; });
 }
 
 Tensor detail::copied_from(const void* data, std::optional<std::size_t> bytes, DType dtype, const Shape& shape,

@@ -430,6 +430,7 @@ void Trace::read_updates(Location where) {
             where);
   if (before_update > 0) return;
   before_update = graph.values.size();
+  update_was_read = where;
   // Views that were taken before are taken again, of what there is then.
   for (auto& [tensor, count] : changes)
     if (variables.count(tensor)) ++*count;
@@ -449,10 +450,13 @@ void Trace::require_variables(const ir::OpDef& op, const std::vector<Tensor>& in
     if (values[i] == ir::kNone || variables.count(inputs[i].impl().get())) continue;
     const ir::Value& value = graph.value(values[i]);
     if (value.kind != ir::ValueKind::input && (value.kind != ir::ValueKind::node || is_of_update(values[i]))) continue;
-    fail(std::string(op.name),
-         "'" + value.name + "' " + value.type.to_string() +
-             " was there before the update; behind it expected parameters, buffers and what is computed of them there",
-         where);
+    UserError error("'" + value.name + "' " + value.type.to_string() +
+                    " was there before the update; behind it expected parameters, buffers and what is computed of them "
+                    "there");
+    error.note(fmt::format("what stands behind {} ({}:{}) is done behind the update: say this before it",
+                           update_was_read.function ? update_was_read.function : "AfterUpdate",
+                           update_was_read.file_name(), update_was_read.line));
+    throw_at(error, std::string(op.name), where);
   }
 }
 

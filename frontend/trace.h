@@ -67,6 +67,7 @@ struct Trace {
   /// Behind read_updates() the number of values that were there before, else 0: what is recorded belongs to the update
   /// phase, and reads variables as they are when parameters have been updated.
   std::size_t before_update = 0;
+  Location update_was_read{};  ///< by what, and where
   /// Computed behind read_updates().
   bool is_of_update(ir::ValueId v) const {
     return before_update > 0 && graph.value(v).kind == ir::ValueKind::node && ir::at(v) >= before_update;

@@ -36,7 +36,7 @@ template <class Listener>
 class CallTimes {
  public:
   /// `ticks`: the clock of the marks.
-  explicit CallTimes(double (*ticks)()) : ticks_(ticks), marks_(kMostCalls) {
+  explicit CallTimes(std::uint64_t (*ticks)()) : ticks_(ticks), marks_(kMostCalls) {
     listener.self = this;
     listener.begin_phase = [](void* self, const char* name) { static_cast<CallTimes*>(self)->begin_phase(name); };
     listener.end_phase = [](void* self) { static_cast<CallTimes*>(self)->end_phase(); };
@@ -53,14 +53,15 @@ class CallTimes {
     if (listener.next == listener.end)
       throw std::runtime_error("calls: expected fewer than " + std::to_string(kMostCalls) + " to measure, found more");
     // Two readings of both clocks, by now far apart.
-    const double now_ticks = ticks_(), now = steady_clock();
-    const double tick = now_ticks > origin_ticks_ ? (now - origin_) / (now_ticks - origin_ticks_) : 0;
+    const double ticks = since_origin(ticks_()), now = steady_clock();
+    const double tick = ticks > 0 ? (now - origin_) / ticks : 0;
     std::vector<CallTime> list;
     for (const Phase& phase : phases_)
       for (std::size_t i = phase.first; i < phase.last; ++i) {
-        const double begin = marks_[i].ticks, end = i + 1 < phase.last ? marks_[i + 1].ticks : phase.end;
-        list.push_back({phase.name, static_cast<std::int64_t>(i - phase.first),
-                        origin_ + (begin - origin_ticks_) * tick, (end - begin) * tick});
+        const double begin = since_origin(marks_[i].ticks),
+                     end = since_origin(i + 1 < phase.last ? marks_[i + 1].ticks : phase.end);
+        list.push_back(
+            {phase.name, static_cast<std::int64_t>(i - phase.first), origin_ + begin * tick, (end - begin) * tick});
       }
     phases_.clear();
     restart();
@@ -74,13 +75,14 @@ class CallTimes {
   struct Phase {
     const char* name;
     std::size_t first, last;  ///< marks
-    double end;
+    std::uint64_t end;
   };
 
   void restart() {
     listener.next = marks_.data();
     listener.end = marks_.data() + marks_.size();
   }
+  double since_origin(std::uint64_t ticks) const { return static_cast<double>(ticks - origin_ticks_); }
   std::size_t count() const { return static_cast<std::size_t>(listener.next - marks_.data()); }
   void begin_phase(const char* name) { phases_.push_back({name, count(), count(), 0}); }
   void end_phase() {
@@ -88,10 +90,11 @@ class CallTimes {
     phases_.back().last = count();
   }
 
-  double (*ticks_)();
+  std::uint64_t (*ticks_)();
   std::vector<typename Listener::Mark> marks_;
   std::vector<Phase> phases_;
-  double origin_ticks_ = 0, origin_ = 0;
+  std::uint64_t origin_ticks_ = 0;
+  double origin_ = 0;
 };
 
 /// Of calls that a device is given. `Clock`: makes marks between them, of which it knows the times once the device is

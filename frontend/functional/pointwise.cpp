@@ -116,9 +116,18 @@ Tensor floor(const Operand& x) { return unary("floor", x); }
 Tensor ceil(const Operand& x) { return unary("ceil", x); }
 Tensor round(const Operand& x) { return unary("round", x); }
 
-Tensor clamp(const Operand& x, std::optional<double> min, std::optional<double> max) {
+Tensor clamp(const Operand& x, std::optional<Scalar> min, std::optional<Scalar> max) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  return limited("clamp", x, min.value_or(-kInfinity), max.value_or(kInfinity));
+  // As PyTorch promotes them: a limit with a fraction makes numbers of integers.
+  Tensor t = x.tensor("clamp");
+  for (const std::optional<Scalar>& limit : {min, max}) {
+    if (!limit) continue;
+    if (limit->category() == Scalar::Category::floating && !ir::is_floating(t.dtype()))
+      t = t.to(DType::f32, x.where());
+    else if (limit->category() == Scalar::Category::integer && t.dtype() == DType::boolean)
+      t = t.to(DType::i64, x.where());
+  }
+  return limited("clamp", Operand(t, x.where()), min ? min->number() : -kInfinity, max ? max->number() : kInfinity);
 }
 
 Tensor tan(const Operand& x) { return unary_floating("tan", x); }
@@ -236,7 +245,7 @@ Tensor clamp(const Operand& x, const Tensor& min, const Tensor& max) {
   return max.defined() ? minimum(Operand(y, at), Operand(max, at)) : y;
 }
 
-Tensor clip(const Operand& x, std::optional<double> min, std::optional<double> max) {
+Tensor clip(const Operand& x, std::optional<Scalar> min, std::optional<Scalar> max) {
   const At at(x.where().in("clip"));
   return clamp(at(x), min, max);
 }
@@ -245,6 +254,13 @@ Tensor clip(const Operand& x, const Tensor& min, const Tensor& max) {
   return clamp(at(x), min, max);
 }
 
+Tensor isin(const Operand& x, const Tensor& of, bool invert) {
+  const At at(x.where().in("isin"));
+  detail::require_defined(of, "isin", at.where(), "the elements to look for");
+  const Tensor found =
+      any(at(eq(at(x.tensor("isin").unsqueeze(-1, at.where())), at(of.reshape({-1}, at.where())))), -1);
+  return invert ? logical_not(at(found)) : found;
+}
 Tensor isclose(const Operand& first, const Operand& second, double rtol, double atol, bool equal_nan) {
   const At at(first.where().in("isclose"));
   if (!(rtol >= 0 && atol >= 0))

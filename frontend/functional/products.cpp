@@ -79,6 +79,80 @@ Tensor outer(const Operand& a, const Operand& b) {
   const Location at = a.where().in("outer");
   return mul(Operand(a.tensor().unsqueeze(1, at), at), b);
 }
+Tensor kron(const Operand& a, const Operand& b) {
+  const detail::At at(a.where().in("kron"));
+  const Tensor &x = a.tensor("kron"), &y = b.tensor("kron");
+  // Each dimension of the result is one of a's and one of b's, side by side; the shorter shape begins with ones.
+  const auto rank = static_cast<std::size_t>(std::max(x.dim(), y.dim()));
+  std::vector<Dim> of_x, of_y, joined;
+  for (std::size_t d = 0; d < rank; ++d) {
+    const auto size = [&](const Tensor& t) {
+      const std::size_t missing = rank - t.shape().rank();
+      return d < missing ? Dim(1) : t.shape()[d - missing];
+    };
+    for (const Dim& dim : {size(x), Dim(1)}) of_x.push_back(dim);
+    for (const Dim& dim : {Dim(1), size(y)}) of_y.push_back(dim);
+    joined.push_back(size(x) * size(y));
+  }
+  return at.mul(x.reshape(Shape(of_x), at.where()), y.reshape(Shape(of_y), at.where()))
+      .reshape(Shape(joined), at.where());
+}
+
+Tensor tensordot(const Operand& a, const Operand& b, std::int64_t dims) {
+  const Location at = a.where().in("tensordot");
+  const std::int64_t most = std::min(a.tensor("tensordot").dim(), b.tensor("tensordot").dim());
+  if (dims < 0 || dims > most) fail("tensordot", fmt::format("dims must lie in [0, {}], got {}", most, dims), at);
+  Sizes of_a, of_b;
+  for (std::int64_t d = 0; d < dims; ++d) {
+    of_a.push_back(a.tensor().dim() - dims + d);
+    of_b.push_back(d);
+  }
+  return tensordot(Operand(a.tensor(), at), Operand(b.tensor(), at), of_a, of_b);
+}
+
+Tensor tensordot(const Operand& a, const Operand& b, const Sizes& dims_a, const Sizes& dims_b) {
+  const Location at = a.where().in("tensordot");
+  const Tensor &x = a.tensor("tensordot"), &y = b.tensor("tensordot");
+  if (dims_a.size() != dims_b.size())
+    fail("tensordot", fmt::format("takes as many dimensions of both, got {} and {}", dims_a.size(), dims_b.size()), at);
+  /// The dimensions that stay, then those that are summed over.
+  const auto split = [&](const Tensor& t, const Sizes& dims) {
+    std::pair<Sizes, Sizes> parts;
+    for (const std::int64_t dim : dims) parts.second.push_back(detail::normalize_dim(dim, t.dim(), "tensordot", at));
+    for (std::int64_t d = 0; d < t.dim(); ++d) {
+      const auto times = std::count(parts.second.begin(), parts.second.end(), d);
+      if (times > 1) fail("tensordot", fmt::format("dimension {} is named {} times", d, times), at);
+      if (times == 0) parts.first.push_back(d);
+    }
+    return parts;
+  };
+  const auto [free_a, summed_a] = split(x, dims_a);
+  const auto [free_b, summed_b] = split(y, dims_b);
+  std::vector<Dim> result;
+  const auto product_of = [](const Tensor& t, const Sizes& dims) {
+    Dim product = 1;
+    for (const std::int64_t d : dims) product = product * t.shape()[static_cast<std::size_t>(d)];
+    return product;
+  };
+  for (const std::int64_t d : free_a) result.push_back(x.shape()[static_cast<std::size_t>(d)]);
+  for (const std::int64_t d : free_b) result.push_back(y.shape()[static_cast<std::size_t>(d)]);
+  for (std::size_t i = 0; i < summed_a.size(); ++i) {
+    const Dim &of_a = x.shape()[static_cast<std::size_t>(summed_a[i])],
+              &of_b = y.shape()[static_cast<std::size_t>(summed_b[i])];
+    if (of_a != of_b)
+      fail("tensordot",
+           fmt::format("dimensions {} and {} are summed over together, and have sizes {} and {}: {}, {}", summed_a[i],
+                       summed_b[i], of_a.to_string(), of_b.to_string(), x.describe(), y.describe()),
+           at);
+  }
+  Sizes order_a = free_a, order_b = summed_b;
+  order_a.insert(order_a.end(), summed_a.begin(), summed_a.end());
+  order_b.insert(order_b.end(), free_b.begin(), free_b.end());
+  const Tensor left = x.permute(order_a, at).reshape({product_of(x, free_a), product_of(x, summed_a)}, at),
+               right = y.permute(order_b, at).reshape({product_of(y, summed_b), product_of(y, free_b)}, at);
+  return matmul(Operand(left, at), Operand(right, at)).reshape(Shape(result), at);
+}
+
 Tensor addmm(const Operand& input, const Operand& a, const Operand& b, double beta, double alpha) {
   require_ranks(a, b, 2, 2, "addmm");
   return weighted_sum(input, product(a, b, "addmm"), beta, alpha, "addmm");

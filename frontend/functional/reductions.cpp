@@ -187,6 +187,19 @@ Tensor logsumexp(const Operand& x, const OneOrMore& dims, bool keepdim) {
   return dropped(add(Operand(log(Operand(total, at)), at), Operand(shift, at)), dims, keepdim, at);
 }
 
+Tensor nansum(const Operand& x, const OneOrMore& dims, bool keepdim) {
+  const detail::At at(x.where().in("nansum"));
+  const Tensor& t = x.tensor("nansum");
+  if (!ir::is_floating(t.dtype())) return sum(at(t), dims, keepdim);
+  return sum(at(where(at(isnan(at(t))), at(0), at(t))), dims, keepdim);
+}
+Tensor nanmean(const Operand& x, const OneOrMore& dims, bool keepdim) {
+  const detail::At at(x.where().in("nanmean"));
+  const Tensor t = floating(x, "nanmean");
+  const Tensor count = sum(at(logical_not(at(isnan(at(t))))), dims, keepdim);
+  return at.div(nansum(at(t), dims, keepdim), count.to(t.dtype(), at.where()));
+}
+
 Tensor count_nonzero(const Operand& x, const OneOrMore& dims) {
   const Location at = x.where().in("count_nonzero");
   return sum(Operand(ne(Operand(x.tensor(), at), Operand(0, at)), at), dims);
@@ -209,6 +222,20 @@ Tensor scan(const char* op, const Operand& x, std::int64_t dim) {
 }  // namespace
 Tensor cumsum(const Operand& x, std::int64_t dim) { return scan("cumsum", x, dim); }
 Tensor cumprod(const Operand& x, std::int64_t dim) { return scan("cumprod", x, dim); }
+
+Tensor logcumsumexp(const Operand& x, std::int64_t dim) {
+  const detail::At at(x.where().in("logcumsumexp"));
+  Tensor t = floating(x, "logcumsumexp");
+  if (t.dim() == 0) return t.clone(at.where());
+  const std::int64_t axis = detail::normalize_dim(dim, t.dim(), "logcumsumexp", at.where());
+  const std::int64_t n = detail::fixed_size(t, axis, "logcumsumexp", at.where());
+  // After each step an element holds what twice as many up to it come to.
+  for (std::int64_t span = 1; span < n; span *= 2) {
+    const Tensor before = t.slice(axis, 0, n - span, 1, at.where()), behind = t.slice(axis, span, n, 1, at.where());
+    t = cat({t.slice(axis, 0, span, 1, at.where()), logaddexp(at(before), at(behind))}, axis, at.where());
+  }
+  return detail::unshared(t, x.tensor(), at.where());
+}
 
 namespace {
 /// The first k in order, of which there must be `least`. Of a symbol those that are not always there are checked when

@@ -329,6 +329,27 @@ Tensor diag(const Operand& x, std::int64_t offset) {
   return detail::placed(t, 0, size + 1, first, size * size, at).reshape({size, size}, at);
 }
 
+Tensor diag_embed(const Operand& x, std::int64_t offset, std::int64_t dim1, std::int64_t dim2) {
+  const Tensor& t = x.tensor("diag_embed");
+  const Location at = x.where().in("diag_embed");
+  if (t.dim() == 0) fail("diag_embed", "a scalar has no dimensions", at);
+  if (offset > 1 << 30 || offset < -(1 << 30))
+    fail("diag_embed", fmt::format("the diagonal must lie within 2^30, got {}", offset), at);
+  const std::int64_t rank = t.dim() + 1, last = t.dim() - 1;
+  const std::int64_t rows = normalize_dim(dim1, rank, "diag_embed", at),
+                     columns = normalize_dim(dim2, rank, "diag_embed", at);
+  if (rows == columns) fail("diag_embed", fmt::format("dim1 and dim2 must differ, got {} twice", rows), at);
+  // Of n + |offset| rows, one behind the other, every (rows + 1)-th element.
+  const std::int64_t n = fixed_size(t, last, "diag_embed", at), size = n + std::abs(offset),
+                     first = offset >= 0 ? offset : -offset * size;
+  std::vector<Dim> shape(t.shape().begin(), t.shape().end());
+  shape.back() = Dim(size);
+  shape.push_back(Dim(size));
+  const Tensor y = n == 0 ? pad(Operand(t, at), {0, size * size}).reshape(Shape(shape), at)
+                          : detail::placed(t, last, size + 1, first, size * size, at).reshape(Shape(shape), at);
+  return movedim(Operand(y, at), {rank - 2, rank - 1}, {rows, columns});
+}
+
 Tensor masked_fill(const Operand& x, const Tensor& mask, const Operand& value) {
   detail::require_defined(mask, "masked_fill", x.where(), "mask");
   if (mask.dtype() != DType::boolean) fail("masked_fill", "the mask must be bool, got " + mask.describe(), x.where());

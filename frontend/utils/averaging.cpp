@@ -44,7 +44,7 @@ void update_average_(const ModuleBase& average, const ModuleBase& model, double 
   const NamedTensors copies = average.named_buffers(), buffers = model.named_buffers();
   require_alike(averages, parameters, "parameters", where);
   require_alike(copies, buffers, "buffers", where);
-  const AfterUpdate after(where);
+  const AfterUpdate after(where.in("update_average_"));
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     Tensor own = averages[i].second;
     own.lerp_(parameters[i].second, Operand(1 - decay, where));

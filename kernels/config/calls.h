@@ -11,6 +11,7 @@
 // kernel could be.
 #pragma once
 
+#include <cstdint>
 #if !defined(__x86_64__) && !defined(__aarch64__)
 #include <time.h>
 #endif
@@ -20,7 +21,7 @@ namespace graven::kernels {
 struct CallListener {
   /// A struct of its own, which is nothing that a kernel's config might be.
   struct Mark {
-    double ticks;
+    std::uint64_t ticks;
   };
 
   // Functions and not virtual ones, for it may be of another library than the calls.
@@ -35,19 +36,19 @@ struct CallListener {
 };
 
 /// The processor's clock, of a rate that is constant and not known.
-[[gnu::always_inline]] inline double read_ticks() {
+[[gnu::always_inline]] inline std::uint64_t read_ticks() {
 #if defined(__x86_64__)
   unsigned low, high;  // the compilers' own function counts as one that might write anywhere
   asm volatile("rdtsc" : "=a"(low), "=d"(high));
-  return static_cast<double>(high) * 0x1p32 + static_cast<double>(low);
+  return std::uint64_t{high} << 32 | low;
 #elif defined(__aarch64__)
-  long long ticks;
+  std::uint64_t ticks;
   asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
-  return static_cast<double>(ticks);
+  return ticks;
 #else
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1000000000U + static_cast<std::uint64_t>(t.tv_nsec);
 #endif
 }
 

@@ -98,8 +98,11 @@ inline void broadcast_all(Threads& threads, const broadcast_config& config, std:
 
 }  // namespace detail
 
+// None of these is inlined: a network has hundreds of such calls, and a compiler that writes out the choice between one
+// thread and several at each of them takes half as long again for all that calls them.
+
 template <class F, class Y, class... X>
-inline void elementwise(Threads& threads, const elementwise_config& config, Y* y, const X*... x) {
+[[gnu::noinline]] inline void elementwise(Threads& threads, const elementwise_config& config, Y* y, const X*... x) {
   static_assert(sizeof...(X) == F::inputs, "one tensor for each input of the functor");
   const std::int64_t n = config.n, piece_size = detail::kElementwisePiece;
   threads.run((n + piece_size - 1) / piece_size, [&](std::int64_t piece) {
@@ -109,14 +112,14 @@ inline void elementwise(Threads& threads, const elementwise_config& config, Y* y
 }
 
 template <class F, class Y, class... X>
-inline void broadcast(Threads& threads, const broadcast_config& config, Y* y, const X*... x) {
+[[gnu::noinline]] inline void broadcast(Threads& threads, const broadcast_config& config, Y* y, const X*... x) {
   static_assert(sizeof...(X) == F::inputs, "one tensor for each input of the functor");
   static_assert(sizeof...(X) <= broadcast_config::kMaximumInputs, "too many inputs");
   detail::broadcast_all<F>(threads, config, std::make_index_sequence<sizeof...(X)>{}, y, x...);
 }
 
 template <class T>
-inline void fill(Threads& threads, const fill_config& config, T* y) {
+[[gnu::noinline]] inline void fill(Threads& threads, const fill_config& config, T* y) {
   const std::int64_t n = config.n, piece_size = 4 * detail::kElementwisePiece;
   const T value = static_cast<T>(config.value);
   threads.run((n + piece_size - 1) / piece_size, [&](std::int64_t piece) {

@@ -299,7 +299,7 @@ const std::vector<Call>& functions() {
       F(reciprocal),
       F(floor),
       F(round),
-      F_OF(clamp, Tensor(*)(const Operand&, std::optional<double>, std::optional<double>)),
+      F_OF(clamp, Tensor(*)(const Operand&, std::optional<Scalar>, std::optional<Scalar>)),
       F(relu),
       F(sigmoid),
       F(gelu),

@@ -236,6 +236,14 @@ TEST(EdgesGraph, ConstantsThatAreNoCommonNumbers) {
                               three.clone().clamp_({}, 1), clamp(three, {}, ones({1}))})
     EXPECT_EQ(below.to_vector<double>(), (std::vector<double>{-2, 0.5, 1}));
   EXPECT_EQ(clamp(three, 0, {}).to_vector<double>(), (std::vector<double>{0, 0.5, 3}));
+  // Of integers: what PyTorch's dtypes are.
+  const Tensor whole = tensor({0, 1, 2});
+  EXPECT_EQ(whole.clamp(0.5, 1.5).dtype(), f32);
+  EXPECT_EQ(whole.clamp(0.5, 1.5).to_vector<double>(), (std::vector<double>{0.5, 1, 1.5}));
+  EXPECT_EQ(whole.clamp({}, 1).dtype(), i64);
+  EXPECT_EQ(whole.gt(0).clamp(0, 1).dtype(), i64);
+  EXPECT_NE(test::error_of([&] { whole.clone().clamp_(0.5, {}); }).find("a result of f32 cannot be stored in i64[3]"),
+            std::string::npos);
   EXPECT_EQ(clamp(ones({1}), -kInfinity, -kInfinity).item<double>(), -kInfinity);
 }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <graven/graven.h>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,6 +63,17 @@ std::vector<std::pair<std::string, Sentence>> sentences() {
       {"linalg.solve", [](const Given& g) { return linalg::solve(matmul(g.x, g.x.T()) + eye(3), g.y); }},
       {"linalg.cholesky", [](const Given& g) { return linalg::cholesky(matmul(g.x, g.x.T()) + eye(3)); }},
       {"linalg.vector_norm", [](const Given& g) { return linalg::vector_norm(g.x); }},
+      {"diag_embed", [](const Given& g) { return diag_embed(g.x) * 2; }},
+      {"kron", [](const Given& g) { return kron(g.x, g.y); }},
+      {"tensordot", [](const Given& g) { return tensordot(g.x, g.y.T(), 1); }},
+      {"isin", [](const Given& g) { return isin(g.i, tensor({0, 2})); }},
+      {"nanmean", [](const Given& g) { return nanmean(where(g.x > 0, g.x, std::nan("")), 1); }},
+      {"logcumsumexp", [](const Given& g) { return g.x.logcumsumexp(1); }},
+      {"triu_indices",
+       [](const Given& g) {
+         const Tensor at = triu_indices(3, 4, 1);
+         return g.x.index({at[0], at[1]});
+       }},
       {"concat", [](const Given& g) { return concat({g.x, g.y}, 1); }},
       {"clip", [](const Given& g) { return g.x.clip(-0.5, 0.5); }},
       {"unfold", [](const Given& g) { return g.x.unfold(1, 2, 1) * 1; }},

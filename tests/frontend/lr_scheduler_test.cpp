@@ -838,5 +838,31 @@ TEST(Schedules, StepInGraphsAsEagerly) {
   }
 }
 
+TEST(Schedules, ARateThatIsSetBetweenStepsIsTheNextSteps) {
+  manual_seed(4);
+  const Tensor x = randn({8, 6}), labels = randint(0, 3, {8});
+  for (const Make& make :
+       {Make([](const optim::Optimizer& o) { return StepLR(o, {.step_size = 3, .gamma = 0.5}); }),
+        Make([](const optim::Optimizer& o) { return OneCycleLR(o, {.max_lr = 0.5, .total_steps = 8}); })}) {
+    Scheduled graph(Mlp(), make);
+    Mlp eager;
+    eager.load_state_dict(graph.model.state_dict());
+    optim::SGD optimizer(eager.parameters(), {.lr = 0.1, .momentum = 0.9});
+    LRScheduler schedule = make(optimizer);
+    for (int step = 0; step < 6; ++step) {
+      if (step == 2 || step == 4)
+        for (optim::SGD* of : {&graph.optimizer, &optimizer}) of->set_learning_rate(step == 2 ? 0.2 : 0.03);
+      ASSERT_EQ(graph.learning_rates(), optimizer.learning_rates()) << step;
+      optimizer.zero_grad();
+      cross_entropy(eager(x), labels).backward();
+      optimizer.step();
+      schedule.step();
+      graph(x, labels);
+      for (std::size_t i = 0; i < eager.parameters().size(); ++i)
+        EXPECT_TRUE(allclose(graph.model.parameters()[i], eager.parameters()[i], 1e-4, 1e-5)) << step << ", " << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace graven::lr_scheduler_test

@@ -554,12 +554,52 @@ TEST(Tensor, MethodsAreTheFunctions) {
       {x.t().reshape_as(x), tensor({{3., 0.5, -1.}, {4., 2., -2.}})},
       {x[0].expand_as(x), tensor({{3., -1., 2.}, {3., -1., 2.}})},
       {x.gt(0).type_as(x), tensor({{1., 0., 1.}, {1., 1., 0.}})},
+      {tensor({1., 2.}).diag_embed(1), tensor({{0., 1., 0.}, {0., 0., 2.}, {0., 0., 0.}})},
+      {diag_embed(tensor({{1., 2.}, {3., 4.}}), -1, 0, 2),
+       tensor({{{0., 0., 0.}, {0., 0., 0.}}, {{1., 0., 0.}, {3., 0., 0.}}, {{0., 2., 0.}, {0., 4., 0.}}})},
+      {kron(tensor({{1, 2}, {3, 4}}), tensor({{0, 5}, {6, 7}})),
+       tensor({{0, 5, 0, 10}, {6, 7, 12, 14}, {0, 15, 0, 20}, {18, 21, 24, 28}})},
+      {kron(tensor({2., 3.}), tensor({{1.}, {4.}})), tensor({{2., 3.}, {8., 12.}})},
+      {tensordot(arange(60.).reshape({3, 4, 5}), arange(24.).reshape({4, 3, 2}), {1, 0}, {0, 1}),
+       tensor({{4400.F, 4730.F}, {4532.F, 4874.F}, {4664.F, 5018.F}, {4796.F, 5162.F}, {4928.F, 5306.F}})},
+      {tensordot(x, y, 0).sum(), (x.sum() * y.sum())},
+      {tril_indices(4, 3, -1), tensor({{1, 2, 2, 3, 3, 3}, {0, 0, 1, 0, 1, 2}})},
+      {triu_indices(4, 3, 1), tensor({{0, 0, 1}, {1, 2, 2}})},
+      {tril_indices(2, 0), zeros({2, 0}, i64)},
+      {tensor({{1., std::nan(""), 2.}, {std::nan(""), std::nan(""), std::nan("")}}).nansum(1), tensor({3., 0.})},
+      {tensor({1., std::nan(""), 2.}).nanmean(), tensor(1.5)},
+      {isin(tensor({{1, 2}, {3, 4}}), tensor({2, 3})), tensor({{false, true}, {true, false}})},
+      {isin(tensor({1, 2}), tensor({2, 3}), true), tensor({true, false})},
+      // What is far below the largest is not lost.
+      {tensor({-2000., -1000., 0., 1000., -1000.}).logcumsumexp(0), tensor({-2000., -1000., 0., 1000., 1000.})},
+      {tensor({0., 0., 0., 0., 0.}).logcumsumexp(0).exp().round(), tensor({1., 2., 3., 4., 5.})},
+      {x.diff(), tensor({{-4., 3.}, {3.5, -6.}})},
   };
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     EXPECT_EQ(pairs[i].first.sizes(), pairs[i].second.sizes()) << i;
     EXPECT_EQ(pairs[i].first.dtype(), pairs[i].second.dtype()) << i;
     EXPECT_EQ(pairs[i].first.to_vector<double>(), pairs[i].second.to_vector<double>()) << i;
   }
+}
+
+TEST(Methods, CompareAsTheFunctionsDo) {
+  const Tensor x = tensor({1.0, 2.0});
+  EXPECT_TRUE(x.equal(x.clone()) && x.allclose(x + 1e-9) && x.is_floating_point());
+  EXPECT_FALSE(x.equal(x + 1e-6) || x.allclose(x + 1) || x.to(i32).is_floating_point());
+}
+
+TEST(Parameters, AreAVectorAndBack) {
+  nn::Linear layer(3, 2);
+  const Tensor weights = nn::utils::parameters_to_vector(layer.parameters());
+  EXPECT_EQ(weights.sizes(), (Sizes{8}));
+  nn::utils::vector_to_parameters(arange(8.), layer.parameters());
+  EXPECT_EQ(layer.weight.to_vector<double>(), (std::vector<double>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(layer.bias.to_vector<double>(), (std::vector<double>{6, 7}));
+  EXPECT_TRUE(layer.bias.requires_grad() && weights.requires_grad());
+  EXPECT_NE(test::error_of([&] {
+              nn::utils::vector_to_parameters(arange(7.), layer.parameters());
+            }).find("vector_to_parameters: expects a vector of 8 elements, got f32[7]"),
+            std::string::npos);
 }
 
 TEST(Printing, SizesDtypesAndDevicesGoIntoStreams) {

@@ -274,6 +274,11 @@ std::vector<Case> cases() {
          a.copy_(s.x.narrow(0, 0, 1).sum().expand({1, 7}));
        }),
        "was there before the update"},
+      {"AResultBehindAnAverage", behind([](const Step& s) {
+         nn::utils::update_average_(s.average, s.net, 0.9);
+         (void)(s.x * 2 + s.average.last.weight.sum()).sum();
+       }),
+       "what stands behind update_average_ (training_surface_test.cpp:"},
       {"AParameterThatIsUpdated", behind([](const Step& s) {
          nn::AfterUpdate after;
          Tensor w = s.net.last.weight;

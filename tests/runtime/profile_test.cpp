@@ -93,7 +93,7 @@ TEST(Profile, OfNoStepsIsATableWithoutRows) {
 
 struct ProfileListener {
   struct Mark {
-    double ticks;
+    std::uint64_t ticks;
   };
   void* self = nullptr;
   void (*begin_phase)(void* self, const char* name) = nullptr;
@@ -102,13 +102,13 @@ struct ProfileListener {
   Mark *next = nullptr, *end = nullptr;
 };
 
-double profile_ticks = 0;
+std::uint64_t profile_ticks = 0;
 
 TEST(CallTimes, AreFromOneMarkToTheNext) {
   profile_ticks = 0;
   CallTimes<ProfileListener> times([] { return profile_ticks; });
   const double start = steady_clock();
-  const auto mark = [&](double ticks) { (times.listener.next++)->ticks = ticks; };
+  const auto mark = [&](std::uint64_t ticks) { (times.listener.next++)->ticks = ticks; };
   times.listener.begin_phase(times.listener.self, "forward");
   mark(10);
   mark(30);

@@ -438,21 +438,46 @@ TEST(SymbolsTable, HasARowForEverything) {
   std::set<std::string> rows;
   for (const Row& r : all_rows()) rows.insert(r.name);
   // Of no shape, of data that are there, or what they take is no tensor of the graph.
-  const std::set<std::string> without = {
-      "linspace",   "eye",         "randperm",        "tensor",        "from_data",    "from_bytes",
-      "to_doubles", "to_integers", "is_grad_enabled", "grad",          "allclose",     "equal",
-      "Sequential", "ModuleList",  "ModuleDict",      "ParameterList", "ParameterDict"};
+  const std::set<std::string> without = {"linspace",   "eye",        "randperm",      "tensor",          "from_data",
+                                         "from_bytes", "to_doubles", "to_integers",   "is_grad_enabled", "grad",
+                                         "allclose",   "equal",      "tril_indices",  "triu_indices",    "Sequential",
+                                         "ModuleList", "ModuleDict", "ParameterList", "ParameterDict"};
   const tests::PublicNames names = tests::public_names();
   for (const std::set<std::string>* group : {&names.functions, &names.layers})
     for (const std::string& name : *group)
       EXPECT_TRUE(rows.count(name) != 0 || without.count(name) != 0) << name << " has no row in tests/symbols";
   // Methods that are functions, too, call those.
-  const std::set<std::string> about = {
-      "defined",   "dtype",    "shape",     "dim",     "strides",  "storage_offset", "is_contiguous",
-      "is_traced", "is_view",  "describe",  "is_same", "data_ptr", "requires_grad",  "requires_grad_",
-      "is_leaf",   "set_grad", "backward",  "impl",    "t",        "checked_data",   "item_scalar",
-      "data",      "item",     "to_vector", "grad",    "layout",   "set_layout",     "device",
-      "cpu",       "cuda"};
+  const std::set<std::string> about = {"defined",
+                                       "dtype",
+                                       "shape",
+                                       "dim",
+                                       "strides",
+                                       "storage_offset",
+                                       "is_contiguous",
+                                       "is_traced",
+                                       "is_view",
+                                       "describe",
+                                       "is_same",
+                                       "data_ptr",
+                                       "requires_grad",
+                                       "requires_grad_",
+                                       "is_leaf",
+                                       "set_grad",
+                                       "backward",
+                                       "impl",
+                                       "t",
+                                       "checked_data",
+                                       "item_scalar",
+                                       "data",
+                                       "item",
+                                       "to_vector",
+                                       "grad",
+                                       "layout",
+                                       "set_layout",
+                                       "device",
+                                       "cpu",
+                                       "cuda",
+                                       "is_floating_point"};
   for (const std::string& name : names.methods)
     EXPECT_TRUE(rows.count(name) != 0 || names.functions.count(name) != 0 || about.count(name) != 0)
         << "Tensor::" << name << " has no row in tests/symbols";

@@ -88,4 +88,5 @@
 #include "graven/types.h"
 #include "graven/utils/averaging.h"
 #include "graven/utils/clip_grad.h"
+#include "graven/utils/convert_parameters.h"
 #include "graven/utils/rnn.h"

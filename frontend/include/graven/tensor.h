@@ -103,6 +103,11 @@ class Tensor {
   bool is_view(Location where = Location::current()) const;
   /// "f32[64,3]"
   std::string describe(Location where = Location::current()) const;
+  bool is_floating_point(Location where = Location::current()) const;
+  /// allclose() and equal() with another one.
+  bool allclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8,
+                Location where = Location::current()) const;
+  bool equal(const Tensor& other, Location where = Location::current()) const;
   /// Whether two handles refer to the same tensor.
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
 
@@ -216,7 +221,7 @@ class Tensor {
   Tensor gelu(std::string_view approximate = "none", Location where = Location::current()) const;
   Tensor pow(const Operand& exponent) const;
   /// {}: no limit.
-  Tensor clamp(std::optional<double> min = {}, std::optional<double> max = {},
+  Tensor clamp(std::optional<Scalar> min = {}, std::optional<Scalar> max = {},
                Location where = Location::current()) const;
   /// Over one dimension, `0`, several, `{0, 2}`, or all of them, as all reductions.
   Tensor sum(const OneOrMore& dims = {}, bool keepdim = false, Location where = Location::current()) const;
@@ -342,8 +347,8 @@ class Tensor {
   Tensor addmm(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1,
                Location where = Location::current()) const;
   Tensor trace(Location where = Location::current()) const;
-  Tensor clamp_min(double min, Location where = Location::current()) const;
-  Tensor clamp_max(double max, Location where = Location::current()) const;
+  Tensor clamp_min(Scalar min, Location where = Location::current()) const;
+  Tensor clamp_max(Scalar max, Location where = Location::current()) const;
   Tensor nan_to_num(double nan = 0, std::optional<double> posinf = {}, std::optional<double> neginf = {},
                     Location where = Location::current()) const;
   Tensor view_as(const Tensor& other, Location where = Location::current()) const;
@@ -366,7 +371,7 @@ class Tensor {
                     Location where = Location::current()) const;
   Tensor index_fill(std::int64_t d, const Tensor& index, const Operand& value) const;
   Tensor diag(std::int64_t diagonal = 0, Location where = Location::current()) const;
-  Tensor clip(std::optional<double> min = {}, std::optional<double> max = {},
+  Tensor clip(std::optional<Scalar> min = {}, std::optional<Scalar> max = {},
               Location where = Location::current()) const;
   std::tuple<Tensor, Tensor> cummax(std::int64_t d, Location where = Location::current()) const;
   std::tuple<Tensor, Tensor> cummin(std::int64_t d, Location where = Location::current()) const;
@@ -374,6 +379,12 @@ class Tensor {
                   std::string_view interpolation = "linear", Location where = Location::current()) const;
   Tensor isclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false,
                  Location where = Location::current()) const;
+  Tensor nansum(const OneOrMore& dims = {}, bool keepdim = false, Location where = Location::current()) const;
+  Tensor nanmean(const OneOrMore& dims = {}, bool keepdim = false, Location where = Location::current()) const;
+  Tensor logcumsumexp(std::int64_t d, Location where = Location::current()) const;
+  Tensor diff(std::int64_t n = 1, std::int64_t d = -1, Location where = Location::current()) const;
+  Tensor diag_embed(std::int64_t offset = 0, std::int64_t dim1 = -2, std::int64_t dim2 = -1,
+                    Location where = Location::current()) const;
   Tensor multinomial(std::int64_t num_samples, bool replacement = false, Location where = Location::current()) const;
   Tensor bincount(const Tensor& weights = {}, std::int64_t minlength = 0, Location where = Location::current()) const;
   /// x[1, 2:, ...] as views: x.index({1, Slice(2, None), "..."}); with tensors among the indices, x[rows, columns], a
@@ -419,15 +430,17 @@ class Tensor {
   Tensor& trunc_(Location where = Location::current());
   Tensor& sign_(Location where = Location::current());
   Tensor& relu_(Location where = Location::current());
-  Tensor& clamp_(std::optional<double> min, std::optional<double> max, Location where = Location::current());
-  Tensor& clamp_min_(double min, Location where = Location::current());
-  Tensor& clamp_max_(double max, Location where = Location::current());
+  Tensor& clamp_(std::optional<Scalar> min, std::optional<Scalar> max, Location where = Location::current());
+  Tensor& clamp_min_(Scalar min, Location where = Location::current());
+  Tensor& clamp_max_(Scalar max, Location where = Location::current());
   Tensor& nan_to_num_(double nan = 0, std::optional<double> posinf = {}, std::optional<double> neginf = {},
                       Location where = Location::current());
   Tensor& tril_(std::int64_t diagonal = 0, Location where = Location::current());
   Tensor& triu_(std::int64_t diagonal = 0, Location where = Location::current());
   Tensor& masked_fill_(const Tensor& mask, Scalar value, Location where = Location::current());
   Tensor& scatter_(std::int64_t d, const Tensor& index, const Operand& source);
+  Tensor& index_copy_(std::int64_t d, const Tensor& index, const Tensor& source, Location where = Location::current());
+  Tensor& index_fill_(std::int64_t d, const Tensor& index, Scalar value, Location where = Location::current());
   Tensor& scatter_add_(std::int64_t d, const Tensor& index, const Tensor& source, Location where = Location::current());
   Tensor& index_add_(std::int64_t d, const Tensor& index, const Tensor& source, double alpha = 1,
                      Location where = Location::current());
@@ -498,6 +511,11 @@ Tensor arange(Scalar start, Scalar end, Scalar step, DType dtype, Location where
 Tensor linspace(double start, double end, std::int64_t steps, TensorOptions options = {},
                 Location where = Location::current());
 Tensor eye(std::int64_t n, TensorOptions options = {}, Location where = Location::current());
+/// i64[2, n]: rows and columns of the elements that tril (triu) of a matrix keeps, row by row.
+Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0,
+                    Location where = Location::current());
+Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0,
+                    Location where = Location::current());
 /// Uniform in [0, 1); normal with mean 0 and deviation 1; integers in [low, high); 0 to n - 1 in any order. Within a
 /// graph they are drawn anew in each of its steps (graven/functional/random.h).
 Tensor rand(const Shape& shape, TensorOptions options = {}, Location where = Location::current());

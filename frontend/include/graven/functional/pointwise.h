@@ -102,13 +102,15 @@ Tensor lerp(const Operand& start, const Operand& end, const Operand& weight);
 /// x + value * a * b; x + value * a / b
 Tensor addcmul(const Operand& x, const Operand& a, const Operand& b, double value = 1);
 Tensor addcdiv(const Operand& x, const Operand& a, const Operand& b, double value = 1);
-/// min(max(x, min), max); {}: no limit.
-Tensor clamp(const Operand& x, std::optional<double> min = {}, std::optional<double> max = {});
+/// min(max(x, min), max); {}: no limit. Integers become f32 where a limit is a floating-point number, 0.5 or 1.0.
+Tensor clamp(const Operand& x, std::optional<Scalar> min = {}, std::optional<Scalar> max = {});
 /// With tensors as limits; an undefined one is none.
 Tensor clamp(const Operand& x, const Tensor& min, const Tensor& max);
 /// clamp's other name.
-Tensor clip(const Operand& x, std::optional<double> min = {}, std::optional<double> max = {});
+Tensor clip(const Operand& x, std::optional<Scalar> min = {}, std::optional<Scalar> max = {});
 Tensor clip(const Operand& x, const Tensor& min, const Tensor& max);
+/// bool: whether each element is one of `of`; with invert whether it is none.
+Tensor isin(const Operand& x, const Tensor& of, bool invert = false);
 /// bool: |a - b| <= atol + rtol |b|; infinities are close to themselves, NaN to NaN with equal_nan alone.
 Tensor isclose(const Operand& a, const Operand& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);
 

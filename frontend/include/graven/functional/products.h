@@ -21,6 +21,11 @@ Tensor mv(const Operand& a, const Operand& b);
 Tensor dot(const Operand& a, const Operand& b);
 /// [n] and [m] -> [n, m]
 Tensor outer(const Operand& a, const Operand& b);
+/// Each element of a times all of b, in its place: [n, m] and [k, l] -> [n * k, m * l]; any number of dimensions.
+Tensor kron(const Operand& a, const Operand& b);
+/// Sums over the last `dims` dimensions of a and the first of b; or over those that are named, in their order.
+Tensor tensordot(const Operand& a, const Operand& b, std::int64_t dims = 2);
+Tensor tensordot(const Operand& a, const Operand& b, const Sizes& dims_a, const Sizes& dims_b);
 /// beta * input + alpha * (a @ b); input is broadcast.
 Tensor addmm(const Operand& input, const Operand& a, const Operand& b, double beta = 1, double alpha = 1);
 Tensor baddbmm(const Operand& input, const Operand& a, const Operand& b, double beta = 1, double alpha = 1);

@@ -37,6 +37,9 @@ std::tuple<Tensor, Tensor> std_mean(const Operand& x, const OneOrMore& dims = {}
 Tensor norm(const Operand& x, double p = 2, const OneOrMore& dims = {}, bool keepdim = false);
 /// log(sum exp(x)), without overflow.
 Tensor logsumexp(const Operand& x, const OneOrMore& dims, bool keepdim = false);
+/// sum and mean of what is not NaN; of nothing but NaN 0, and NaN.
+Tensor nansum(const Operand& x, const OneOrMore& dims = {}, bool keepdim = false);
+Tensor nanmean(const Operand& x, const OneOrMore& dims = {}, bool keepdim = false);
 /// bool: whether all (any) are not 0.
 Tensor all(const Operand& x, const OneOrMore& dims = {}, bool keepdim = false);
 Tensor any(const Operand& x, const OneOrMore& dims = {}, bool keepdim = false);
@@ -46,6 +49,8 @@ Tensor count_nonzero(const Operand& x, const OneOrMore& dims = {});
 /// Integers and bools give i64.
 Tensor cumsum(const Operand& x, std::int64_t dim);
 Tensor cumprod(const Operand& x, std::int64_t dim);
+/// log(cumsum(exp(x))), without overflow, in log2(n) steps.
+Tensor logcumsumexp(const Operand& x, std::int64_t dim);
 
 /// Values in order and, i64, where they stood. Equal ones keep their order (PyTorch's stable = true); NaN counts as the
 /// largest.

@@ -63,6 +63,9 @@ Tensor triu(const Operand& x, std::int64_t diagonal = 0);
 Tensor diagonal(const Operand& x, std::int64_t offset = 0, std::int64_t dim1 = 0, std::int64_t dim2 = 1);
 /// Of a vector the square matrix that has it on a diagonal, and zeros elsewhere; of a matrix its diagonal.
 Tensor diag(const Operand& x, std::int64_t diagonal = 0);
+/// The last dimension as the diagonals of matrices, whose rows and columns are dim1 and dim2 of the result; all else is
+/// 0.
+Tensor diag_embed(const Operand& x, std::int64_t offset = 0, std::int64_t dim1 = -2, std::int64_t dim2 = -1);
 /// x where the mask is false, value elsewhere.
 Tensor masked_fill(const Operand& x, const Tensor& mask, const Operand& value);
 /// Coordinates: of vectors of n0, n1, ... tensors of [n0, n1, ...]; indexing "ij", or "xy", which exchanges the first

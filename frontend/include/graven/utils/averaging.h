@@ -31,7 +31,7 @@ namespace graven::nn {
 ///
 ///   loss.backward();
 ///   nn::AfterUpdate after;
-///   average.mul_(0.999).add_(model.weight, {.alpha = 0.001});     // a buffer
+///   average.mul_(0.999).add_(model.weight, 0.001);     // a buffer
 ///
 /// It may read parameters and buffers, and write buffers and parameters that no optimizer of the graph has. User error
 /// before backward(), of what was computed before it (the memory and sizes of that belong to the step before the
