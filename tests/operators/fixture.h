@@ -10,6 +10,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -41,6 +42,12 @@ class Fixture {
   }
   std::int64_t integer(const std::string& option, std::int64_t fallback = 0) const {
     return options_.value(option, fallback);
+  }
+  /// With the category that it was written in, 1 or 1.0; nothing where there is none.
+  std::optional<Scalar> scalar(const std::string& option) const {
+    if (!has(option)) return {};
+    if (options_.at(option).is_number_integer()) return Scalar(integer(option));
+    return Scalar(number(option));
   }
   bool flag(const std::string& option, bool fallback = false) const { return options_.value(option, fallback); }
   std::string text(const std::string& option, const std::string& fallback = "") const {
