@@ -120,14 +120,13 @@ Tensor GraphBase::add_input(GraphRecording& recording, const Spec& spec, const s
     for (const ir::Symbol& symbol : d.symbols()) {
       if (symbol.least < 1 || symbol.most < symbol.least)
         refuse(" has the dimension " + d.to_string() + " of the range " + symbol.range() +
-               "; dimensions must not be negative, maxima at least 1");
+               "; a symbol stands for sizes of at least 1, and its maximum is not less than its minimum");
       if (!ir::is_symbol_name(symbol.name))
         refuse(" has the symbol '" + symbol.name +
                    "'; a symbol's name is made of letters, digits and underscores, and " + "begins with no digit",
                "such as Dim(\"batch\", " + std::to_string(symbol.most) + ")");
     }
-    if (d.minimum() < 0)
-      refuse(" has the dimension " + d.to_string() + "; dimensions must not be negative, maxima at least 1");
+    if (d.minimum() < 0) refuse(" has the dimension " + d.to_string() + "; dimensions must not be negative");
     if (const auto linear = d.linear(); !d.is_static() && (!linear || linear->coefficient < 1))
       refuse(
           " has the dimension " + d.to_string() + "; what a symbol stands for must follow from it",

@@ -222,6 +222,7 @@ std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>
     requires_grad = requires_grad || (t.defined() && t.impl()->requires_grad);
   }
   if (before_update > 0) require_variables(op, inputs, values, where);
+  require_known_symbols(op, attributes, where);
   while (!values.empty() && values.back() == ir::kNone) values.pop_back();  // optional inputs at the end are left out
   // An error is about the call; what was recorded well belongs to the layer.
   std::vector<ir::ValueId> results;
@@ -457,6 +458,25 @@ void Trace::require_variables(const ir::OpDef& op, const std::vector<Tensor>& in
                            update_was_read.function ? update_was_read.function : "AfterUpdate",
                            update_was_read.file_name(), update_was_read.line));
     throw_at(error, std::string(op.name), where);
+  }
+}
+
+void Trace::require_known_symbols(const ir::OpDef& op, const ir::Attributes& attributes, Location where) const {
+  for (const auto& [name, attribute] : attributes) {
+    const Shape* const shape = std::get_if<Shape>(&attribute);
+    if (shape == nullptr || shape->is_static()) continue;
+    const std::vector<ir::Symbol> known = graph.symbols();
+    for (const Dim& dim : *shape)
+      for (const ir::Symbol& symbol : dim.symbols()) {
+        if (std::find(known.begin(), known.end(), symbol) != known.end()) continue;
+        std::string names;
+        for (const ir::Symbol& k : known) names += (names.empty() ? "" : ", ") + k.name + " in " + k.range();
+        fail(std::string(op.name),
+             "the size " + symbol.name + " in " + symbol.range() + " is none of the graph's inputs', " +
+                 (names.empty() ? "which are all fixed" : "which are " + names) +
+                 ": take it from an input's shape(), or declare an input with it",
+             where);
+      }
   }
 }
 

@@ -77,6 +77,8 @@ struct Trace {
   /// of the update phase, of which add_optimizer_updates makes what the update gives. User error before backward().
   void read_updates(Location where);
   /// User error behind read_updates(), where it is too late for what the function does.
+  /// User error where an attribute has a symbol that no input has.
+  void require_known_symbols(const ir::OpDef& op, const ir::Attributes& attributes, Location where) const;
   void require_before_update(const char* function, Location where) const;
   /// User error behind read_updates() where the operator reads what belongs to the step before the update: the memory
   /// of that, and its sizes, are another phase's.

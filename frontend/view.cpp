@@ -151,15 +151,16 @@ Tensor written_through(const TensorImpl& view, const Tensor& value, const char* 
   GRAVEN_CHECK(op == ir::kSlice, "no inverse of the view " + std::string(op.name));
   const std::int64_t dim = normalize_dim(attributes.integer("dim"), base.dim(), function, where);
   const Dim whole = base.shape()[static_cast<std::size_t>(dim)];
-  if (!whole.is_static()) {
-    const Shape bounds = attributes.shape("bounds");
+  const ir::Attribute* const between = attributes.find("bounds");  // eager views have none
+  const Shape bounds = between ? std::get<Shape>(*between) : Shape();
+  if (!whole.is_static() || !bounds.empty()) {
     const Operand count(counted(value.shape()[static_cast<std::size_t>(dim)], base, where), where);
     const Operand apart(mul(count, Operand(attributes.integer("step"), where)), where);
     const Operand start = bounds.empty() ? Operand(attributes.integer("start"), where)
                                          : Operand(size_value(bounds[0], DType::i64, function, where), where);
     return written_at(base, value, add(apart, start), dim, where);
   }
-  const std::int64_t size = whole.value(), step = attributes.integer("step"), taken = value.size(dim);
+  const std::int64_t size = whole.value(), step = attributes.integer("step"), taken = value.size(dim, where);
   const auto bound = [&](std::int64_t at) { return std::clamp(at < 0 ? at + size : at, std::int64_t{0}, size); };
   const std::int64_t start = bound(attributes.integer("start"));
   if (taken == 0) return base;

@@ -80,6 +80,8 @@ struct CompileOptions {
   /// and are not copied, what it computes on the way is borrowed for each run, and nothing is recorded.
   bool one_operator = false;
   int threads = 0;  ///< 0: all
+  /// Its calls will be measured. Otherwise the first measure_calls() of a program on the CPU compiles it once more.
+  bool measured = false;
   /// A file of measured choices (codegen/build/tuning.h); empty: heuristics choose.
   std::string tuning = {};
   /// What is printed on stderr, each line under `log_name`: -1 nothing; 0 stages with their times; 1 also each pass; 2

@@ -6,17 +6,24 @@
 #include <link.h>
 #include <sys/utsname.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <sstream>
+#include <system_error>
+#include <thread>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "codegen/build/cache.h"
 #include "codegen/build/jit_abi.h"
@@ -104,7 +111,7 @@ std::string processor() {
 
 /// The kernels' own, then $CXXFLAGS, as make and CMake take it, then what there is no library without: of two that
 /// contradict the last one counts.
-std::vector<std::string> flags(const Compiler& compiler) {
+std::vector<std::string> flags(const Compiler& compiler, bool measured) {
   const char* chosen = std::getenv("CXXFLAGS");
   std::vector<std::string> all = {"-march=native"};
   const bool gnu = compiler.version.find("clang") == std::string::npos;
@@ -113,6 +120,7 @@ std::vector<std::string> flags(const Compiler& compiler) {
   all.insert(all.end(), {"-std=c++20", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-w", "-I."});
   // g++ would have the process share variables of inline functions of the standard library, and keep what defines them.
   if (gnu) all.emplace_back("-fno-gnu-unique");
+  if (!measured) all.emplace_back("-DGRAVEN_UNMEASURED");
   return all;
 }
 
@@ -121,27 +129,87 @@ bool belongs_to_library(const std::string& path) {
   return path.ends_with(".cpp") && path != "main.cpp" && path != "selftest.cpp" && path.rfind("runtime/", 0) != 0;
 }
 
-constexpr const char* kUnit = "library.cpp";  // no name of an emitted file
+/// A unit that is compiled: files of the library, as one text. Of a small graph half of the time is what the standard
+/// library's headers take, so all of it is one unit; those of a large one are compiled side by side.
+struct Unit {
+  std::size_t bytes = 0;
+  std::string text{};
+};
 
-void compile_library(const std::map<std::string, std::string>& texts, const Compiler& compiler,
+std::vector<Unit> units_of(const std::map<std::string, std::string>& texts) {
+  constexpr std::size_t kUnitBytes = 100'000;  // of calls: some seconds
+  std::vector<std::pair<std::size_t, std::string>> files;
+  std::size_t bytes = 0;
+  for (const auto& [path, text] : texts)
+    if (belongs_to_library(path)) {
+      files.emplace_back(text.size(), path);
+      bytes += text.size();
+    }
+  const auto processors = static_cast<std::size_t>(std::max(1, runtime::processor_count()));
+  std::vector<Unit> units(std::clamp<std::size_t>(bytes / kUnitBytes, 1, std::min(processors, files.size())));
+  if (units.size() > 1) std::sort(files.rbegin(), files.rend());  // the longest first, each where there is least yet
+  for (const auto& [size, path] : files) {
+    Unit& unit =
+        *std::min_element(units.begin(), units.end(), [](const Unit& a, const Unit& b) { return a.bytes < b.bytes; });
+    unit.bytes += size;
+    unit.text += fmt::format("#include \"{}\"\n", path);
+  }
+  return units;
+}
+
+void compile_library(const std::map<std::string, std::string>& texts, const Compiler& compiler, bool measured,
                      const std::string& output, const std::string& graph_name) {
   const fs::path sources = fs::path(output).parent_path() / "sources";
-  // One unit: of a small graph half of the time is what the standard library's headers take.
-  std::string unit;
-  for (const auto& [path, text] : texts) {
-    write_source(sources / path, text);
-    if (belongs_to_library(path)) unit += fmt::format("#include \"{}\"\n", path);
-  }
-  write_source(sources / kUnit, unit);
+  for (const auto& [path, text] : texts) write_source(sources / path, text);
   std::vector<std::string> command = compiler.command;
-  for (const std::string& f : flags(compiler)) command.push_back(f);
-  command.insert(command.end(), {kUnit, "-o", output});
-  const ProcessResult r = run_process(command, {.directory = sources.string(), .seconds = kCompileSeconds});
+  for (const std::string& f : flags(compiler, measured)) command.push_back(f);
+  const auto run = [&](std::vector<std::string> more) {
+    std::vector<std::string> all = command;
+    all.insert(all.end(), more.begin(), more.end());
+    return run_process(all, {.directory = sources.string(), .seconds = kCompileSeconds});
+  };
+  const std::vector<Unit> units = units_of(texts);
+  const auto name = [](std::size_t unit, const char* ending) {
+    return fmt::format("library_{}.{}", unit, ending);  // no name of an emitted file
+  };
+  for (std::size_t u = 0; u < units.size(); ++u) write_source(sources / name(u, "cpp"), units[u].text);
+  ProcessResult result;
+  if (units.size() == 1) {
+    result = run({name(0, "cpp"), "-o", output});
+  } else {
+    std::vector<ProcessResult> results(units.size());
+    std::vector<std::exception_ptr> errors(units.size());
+    std::vector<std::thread> threads;
+    const auto compile = [&](std::size_t u) {
+      try {
+        results[u] = run({"-c", name(u, "cpp"), "-o", name(u, "o")});
+      } catch (...) {
+        errors[u] = std::current_exception();
+      }
+    };
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      try {
+        threads.emplace_back(compile, u);
+      } catch (const std::system_error&) {  // the process may have no more threads
+        compile(u);
+      }
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const std::exception_ptr& error : errors)
+      if (error) std::rethrow_exception(error);
+    std::vector<std::string> link;
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      if (result.failure.empty()) result = results[u];
+      link.push_back(name(u, "o"));
+    }
+    link.insert(link.end(), {"-o", output});
+    if (result.failure.empty()) result = run(link);
+  }
   std::error_code ignored;
   fs::remove_all(sources, ignored);
-  if (r.failure.empty()) return;
-  UserError error(fmt::format("{}: the compiler {} on the generated code", graph_name, r.failure));
-  std::istringstream lines(r.output);
+  if (result.failure.empty()) return;
+  UserError error(fmt::format("{}: the compiler {} on the generated code", graph_name, result.failure));
+  std::istringstream lines(result.output);
   int count = 0;
   for (std::string line; std::getline(lines, line) && count < 20; ++count) error.note(line);
   throw error;
@@ -198,21 +266,38 @@ struct Library {
   }
 };
 
+/// Compiled, or out of the cache. Returns where it lies.
+std::string take_library(ArtefactCache& cache, Library& library, const std::map<std::string, std::string>& texts,
+                         const Compiler& compiler, bool measured, const std::string& graph_name) {
+  std::string all = compiler.version + "\n" + processor() + "\n";
+  for (const std::string& word : compiler.command) all += word + "\n";
+  for (const std::string& f : flags(compiler, measured)) all += f + "\n";
+  for (const auto& [path, text] : texts) all += path + "\n" + std::to_string(text.size()) + "\n" + text;
+  return cache.get(
+      hash_of(all) + ".so",
+      [&](const std::string& path) { compile_library(texts, compiler, measured, path, graph_name); },
+      [&](const std::string& path) {
+        const std::string reason = library.load(path);
+        return reason.empty() ? reason : graph_name + ": " + reason;
+      });
+}
+
 class JitExecutable : public ir::Executable {
  public:
   using Constants = std::map<std::string, std::shared_ptr<const ir::TensorData>>;
   using Times = MeasuredCalls<runtime::CallTimes<kernels::CallListener>>;
 
-  JitExecutable(const Library& library, JustInTime project, int threads, Constants constants)
+  /// `measured`: gives the library whose calls can be measured, which few graphs ever ask for.
+  JitExecutable(const Library& library, std::function<Library()> measured, JustInTime project, int threads,
+                Constants constants)
       : graph_name_(project.graph.name),
         constants_(std::move(constants)),
-        library_(library),
-        calls_(std::move(project.measured)) {
-    const std::string& graph_name = graph_name_;
+        measured_(std::move(measured)),
+        calls_(std::move(project.measured)),
+        threads_(threads) {
     symbols_ = project.graph.symbols();
     if (!symbols_.empty()) graph_ = std::move(project.graph);
-    instance_ = library_.create(threads);
-    if (!instance_) throw UserError(graph_name + ": " + library_.error(nullptr));
+    open(library);
     // No program writes into a constant.
     for (const auto& [name, data] : constants_)
       bind(name, const_cast<std::byte*>(data->bytes.data()), data->bytes.size());
@@ -222,6 +307,7 @@ class JitExecutable : public ir::Executable {
   }
   void bind(const std::string& name, void* data, std::size_t bytes) override {
     check(library_.bind(instance_, name.c_str(), data, bytes));
+    bound_[name] = {data, bytes};
   }
   void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
            const std::vector<std::int64_t>& symbols, const ir::StepNumbers& numbers) override {
@@ -239,6 +325,11 @@ class JitExecutable : public ir::Executable {
     return describe_calls(graph_, calls_, sizes);
   }
   void measure_calls(bool on) override {
+    if (on && measured_) {
+      open(measured_());
+      measured_ = nullptr;
+      for (const auto& [name, where] : bound_) check(library_.bind(instance_, name.c_str(), where.first, where.second));
+    }
     library_.listen(instance_, nullptr);
     times_.reset();
     if (!on) return;
@@ -257,10 +348,22 @@ class JitExecutable : public ir::Executable {
     if (code != 0) throw UserError(graph_name_ + ": " + library_.error(instance_));
   }
 
+  /// An instance of its own, in the place of another one.
+  void open(const Library& library) {
+    void* const instance = library.create(threads_);
+    if (!instance) throw UserError(graph_name_ + ": " + library.error(nullptr));
+    if (instance_) library_.destroy(instance_);
+    library_ = library;
+    instance_ = instance;
+  }
+
   std::string graph_name_;
   Constants constants_;
   Library library_;
+  std::function<Library()> measured_;  ///< nothing: it is the one that is open
+  std::map<std::string, std::pair<void*, std::size_t>> bound_;
   std::vector<MeasuredCall> calls_;
+  int threads_;
   std::vector<ir::Symbol> symbols_;
   ir::Graph graph_;  ///< with symbols, of which the calls' FLOPs and bytes depend; else empty
   std::unique_ptr<Times> times_;
@@ -326,23 +429,14 @@ std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir
   emit_options.format = false;
   EmitReport emitted;
   JustInTime project = render_just_in_time(traced, emit_options, emitted);
-  const std::map<std::string, std::string> texts = std::move(project.files);
+  const auto texts = std::make_shared<const std::map<std::string, std::string>>(std::move(project.files));
   r.emit_seconds = seconds_since(start);
 
   start = Clock::now();
   const Compiler compiler = find_compiler();
-  std::string all = compiler.version + "\n" + processor() + "\n";
-  for (const std::string& word : compiler.command) all += word + "\n";
-  for (const std::string& f : flags(compiler)) all += f + "\n";
-  for (const auto& [path, text] : texts) all += path + "\n" + std::to_string(text.size()) + "\n" + text;
   ArtefactCache cache(ArtefactCache::default_directory());
   Library library;
-  r.library = cache.get(
-      hash_of(all) + ".so", [&](const std::string& path) { compile_library(texts, compiler, path, traced.name); },
-      [&](const std::string& path) {
-        const std::string reason = library.load(path);
-        return reason.empty() ? reason : traced.name + ": " + reason;
-      });
+  r.library = take_library(cache, library, *texts, compiler, options.measured, traced.name);
   r.cached = cache.was_hit();
   r.compile_seconds = seconds_since(start);
   if (!cache.warning().empty()) {
@@ -350,7 +444,16 @@ std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir
     std::call_once(once, [&] { std::fprintf(stderr, "warning: %s\n", cache.warning().c_str()); });
   }
   if (options.debug_level >= 0) log_stages(traced, options, emit_options, emitted, r);
-  return std::make_unique<JitExecutable>(library, std::move(project), options.threads, std::move(emitted.constants));
+  std::function<Library()> measured;
+  if (!options.measured)
+    measured = [texts, compiler, name = traced.name] {
+      ArtefactCache own(ArtefactCache::default_directory());
+      Library found;
+      take_library(own, found, *texts, compiler, true, name);
+      return found;
+    };
+  return std::make_unique<JitExecutable>(library, std::move(measured), std::move(project), options.threads,
+                                         std::move(emitted.constants));
 }
 
 }  // namespace graven::codegen

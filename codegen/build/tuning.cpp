@@ -118,7 +118,7 @@ class Program {
     EmitReport report;
     const ir::Graph finished = render_just_in_time(traced, options, report).graph;
     choices_ = choices_of(finished, target);
-    executable_ = ir::compile(traced, {.device = device, .threads = threads});
+    executable_ = ir::compile(traced, {.device = device, .threads = threads, .measured = true});
     for (const ir::Value& v : finished.values)
       if (v.kind == ir::ValueKind::parameter || v.kind == ir::ValueKind::buffer || v.kind == ir::ValueKind::state)
         executable_->bind(v.name, memory.of(v),

@@ -333,12 +333,16 @@ class Simplifier {
     if (node.is(kNeg, kLogicalNot)) {
       if (const ValueId v = inner(*node.op); v != kNone) return same(node, v);
     } else if (node.is(kAbs, kSquare)) {
-      if (const ValueId v = inner(kNeg); v != kNone) return become(node, *node.op, {v});
+      // The magnitude of -5 in u8, which is 251, is not that of 5.
+      const bool has_sign = type(x).dtype != DType::u8;
+      if (const ValueId v = inner(kNeg); v != kNone && (has_sign || node.is(kSquare)))
+        return become(node, *node.op, {v});
       if (node.is(kAbs) && inner(kAbs) != kNone) return gone(node, x);
       if (const ValueId v = inner(kAbs); node.is(kSquare) && v != kNone) return become(node, *node.op, {v});
     } else if (node.is(kRelu)) {
+      // Of integers squares and magnitudes may wrap around to what is below 0.
       for (const OpDef* positive : {&kRelu, &kSigmoid, &kExp, &kSquare, &kAbs})
-        if (inner(*positive) != kNone) return gone(node, x);
+        if (inner(*positive) != kNone && (is_floating(type(x).dtype) || positive == &kRelu)) return gone(node, x);
     } else if (node.is(kClamp)) {
       if (node.attributes.number("min") == -INFINITY && node.attributes.number("max") == INFINITY) return gone(node, x);
     } else if (node.is(kFloor, kCeil, kRound)) {

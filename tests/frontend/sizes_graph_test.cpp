@@ -16,6 +16,7 @@ namespace {
 struct Net : nn::Module<Net> {
   Tensor scale = parameter("scale", tensor({0.5, -1.0, 2.0, 0.25})), table = parameter("table", randn({12, 4}));
   Tensor rates = buffer("rates", tensor({1.0, 0.1, 0.01, 0.001}));
+  Tensor cache = buffer("cache", zeros({5, 4}));
   nn::Linear layer = child("layer", nn::Linear(4, 4));
 };
 
@@ -58,6 +59,29 @@ const Sentence kSentences[] = {
        const Dim& length = x.shape()[1];
        return ((x.slice(1, 1, length) - x.slice(1, 0, length - 1)) * n.scale).flatten(0, 1);
      }},
+    {"WrittenRow",
+     [](const Net& n, const Tensor& x) {
+       Tensor all = n.table * 1;
+       all.narrow(0, x.shape()[1] - 1, 1).copy_(x.sum({0, 1}).unsqueeze(0));
+       return all;
+     }},
+    {"WrittenRows",
+     [](const Net& n, const Tensor& x) {
+       Tensor all = n.table * 2;
+       all.slice(0, 1, x.shape()[1] + 1).mul_(x.sum(0));
+       all.slice(0, x.shape()[1], x.shape()[1] + 3).fill_(0.5);
+       return all;
+     }},
+    {"WrittenBuffer",
+     [](const Net& n, const Tensor& x) {
+       {
+         const NoGradGuard no_grad;
+         Tensor cache = n.cache;
+         cache.narrow(0, x.shape()[0], 1).copy_(x.sum({0, 1}).unsqueeze(0));
+         cache.slice(0, 0, x.shape()[0]).add_(1);
+       }
+       return n.cache * n.scale;
+     }},
     {"Triangle",
      [](const Net& n, const Tensor& x) {
        const Tensor scores = matmul(x, x.transpose(1, 2) * n.scale.unsqueeze(1));
@@ -91,7 +115,10 @@ TEST_P(Sizes, MeanInAGraphWhatTheyMeanEagerly) {
   Net net;
   const auto any_size = [] { return spec({Dim("rows", 3), Dim("length", 2, 6), 4}, "x"); };
   const std::vector<std::pair<std::int64_t, std::int64_t>> sizes = {{1, 2}, {3, 6}, {2, 3}, {3, 2}, {1, 6}};
-  Infer infer(net, GetParam());
+  // A module of its own, for some sentences write into buffers.
+  Net inferring;
+  inferring.load_state_dict(net.state_dict());
+  Infer infer(inferring, GetParam());
   infer.compile(any_size());
   for (const auto& [rows, length] : sizes) {
     const Tensor x = randn({rows, length, 4}), expected = GetParam().say(net, x), found = infer(x);
@@ -114,6 +141,17 @@ TEST_P(Sizes, MeanInAGraphWhatTheyMeanEagerly) {
   const nn::StateDict expected = net.state_dict(), found = learned.state_dict();
   for (std::size_t i = 0; i < expected.size(); ++i)
     EXPECT_TRUE(allclose(found[i].second, expected[i].second, 1e-4, 1e-5)) << expected[i].first;
+}
+
+TEST(SizesOfNoInput, AreErrorsWithTheLine) {
+  struct Foreign : nn::Graph<Foreign> {
+    Tensor build(Tensor x) { return x + zeros({Dim("q", 2, 5), 4}).sum(0); }
+  } graph;
+  const std::string error = test::error_of([&] { graph.compile(spec({Dim("rows", 3), 4}, "x")); });
+  EXPECT_NE(error.find("the size q in [2, 5] is none of the graph's inputs', which are rows in [1, 3]"),
+            std::string::npos)
+      << error;
+  EXPECT_NE(error.find("sizes_graph_test.cpp:"), std::string::npos) << error;
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, Sizes, testing::ValuesIn(kSentences),
