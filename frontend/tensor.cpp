@@ -772,7 +772,7 @@ Tensor full(const Shape& shape, Scalar value, TensorOptions options, Location wh
           "full",
           "a tensor of the shape " + shape.to_string() + " cannot require a gradient: it is no parameter of fixed size",
           where);
-    return detail::recorded("full", {{"shape", shape}, {"value", value.number()}, {"dtype", options.dtype}}, where);
+    return detail::recorded_full(shape, value, options.dtype, where);
   }
   return generate(shape, options, where.in("full"), [&](std::int64_t) { return value; });
 }

@@ -154,6 +154,15 @@ TEST(SizesOfNoInput, AreErrorsWithTheLine) {
   EXPECT_NE(error.find("sizes_graph_test.cpp:"), std::string::npos) << error;
 }
 
+TEST(SizesOfNoInput, NumbersOfMoreThan53BitsStayThemselves) {
+  struct Full : nn::Graph<Full> {
+    Tensor build(Tensor x) { return full_like(x, (std::int64_t{1} << 53) + 1) + x; }
+  } graph;
+  graph.compile(spec({Dim("rows", 3)}, i64, "x"));
+  EXPECT_EQ(graph(tensor({1, 2})).to_vector<std::int64_t>(),
+            (std::vector<std::int64_t>{(std::int64_t{1} << 53) + 2, (std::int64_t{1} << 53) + 3}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Of, Sizes, testing::ValuesIn(kSentences),
                          [](const auto& test) { return std::string(test.param.name); });
 
