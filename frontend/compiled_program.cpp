@@ -257,6 +257,16 @@ void CompiledProgram::run_parts(const ProgramInputs& inputs, const std::vector<s
 
 std::vector<Tensor> CompiledProgram::run(const ProgramInputs& inputs, const std::vector<double>& learning_rates,
                                          std::int64_t step, Location where, ProfileRecording* recording) {
+  // Its memory is one call's: a second one at once would compute something else, and so would the first.
+  if (is_running_.exchange(true, std::memory_order_acquire))
+    fail_at(owner_ +
+                " runs in another thread: a graph makes one call at a time; give each thread a graph of its own, which "
+                "may share the module",
+            where);
+  struct End {
+    std::atomic<bool>& is_running;
+    ~End() { is_running.store(false, std::memory_order_release); }
+  } const end{is_running_};
   bind_variables(where);
   std::vector<std::int64_t> symbols;
   for (const ir::Symbol& symbol : graph_.symbols())

@@ -1,6 +1,7 @@
 // The compiled program of a recorded graph, and the tensors that it works on: what nn::Graph and nn::SavedGraph run.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -90,6 +91,7 @@ class CompiledProgram {
   int threads_;
   std::unique_ptr<ir::Executable> executable_;
   std::vector<Bound> bound_;
+  std::atomic<bool> is_running_{false};
   std::int64_t parts_;
   std::vector<Joining> joinings_;                            ///< by result; none where a step is one run
   std::vector<std::vector<std::shared_ptr<Storage>>> ring_;  ///< by call, by output

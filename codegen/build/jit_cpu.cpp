@@ -429,14 +429,14 @@ std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir
   emit_options.format = false;
   EmitReport emitted;
   JustInTime project = render_just_in_time(traced, emit_options, emitted);
-  const auto texts = std::make_shared<const std::map<std::string, std::string>>(std::move(project.files));
+  std::map<std::string, std::string> texts = std::move(project.files);
   r.emit_seconds = seconds_since(start);
 
   start = Clock::now();
   const Compiler compiler = find_compiler();
   ArtefactCache cache(ArtefactCache::default_directory());
   Library library;
-  r.library = take_library(cache, library, *texts, compiler, options.measured, traced.name);
+  r.library = take_library(cache, library, texts, compiler, options.measured, traced.name);
   r.cached = cache.was_hit();
   r.compile_seconds = seconds_since(start);
   if (!cache.warning().empty()) {
@@ -445,13 +445,23 @@ std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir
   }
   if (options.debug_level >= 0) log_stages(traced, options, emit_options, emitted, r);
   std::function<Library()> measured;
-  if (!options.measured)
-    measured = [texts, compiler, name = traced.name] {
-      ArtefactCache own(ArtefactCache::default_directory());
+  if (!options.measured) {
+    // What is Graven's own text need not be kept.
+    std::vector<std::string> copied;
+    std::erase_if(texts, [&](const auto& file) {
+      const bool is_copied = file.first.starts_with("kernels/") || file.first.starts_with("runtime/");
+      if (is_copied) copied.push_back(file.first);
+      return is_copied;
+    });
+    measured = [own = std::move(texts), copied = std::move(copied), compiler, name = traced.name] {
+      std::map<std::string, std::string> all = own;
+      add_copied(all, copied);
+      ArtefactCache again(ArtefactCache::default_directory());
       Library found;
-      take_library(own, found, *texts, compiler, true, name);
+      take_library(again, found, all, compiler, true, name);
       return found;
     };
+  }
   return std::make_unique<JitExecutable>(library, std::move(measured), std::move(project), options.threads,
                                          std::move(emitted.constants));
 }

@@ -141,6 +141,21 @@ TEST(Threads, RunGraphs) {
     for (int k = 0; k < 5; ++k) outputs[static_cast<std::size_t>(i)] = graph(inputs_of(2)).to_vector<double>();
   });
   for (const auto& output : outputs) EXPECT_EQ(output, outputs[0]);
+
+  // One graph: its calls give what they should, or say that they meet another one.
+  InferGraph graph(shared);
+  graph(inputs_of(2));
+  at_once([&](int) {
+    for (int k = 0; k < 50; ++k) {
+      try {
+        EXPECT_EQ(graph(inputs_of(2)).to_vector<double>(), outputs[0]);
+      } catch (const UserError& e) {
+        EXPECT_NE(std::string(e.what()).find("runs in another thread: a graph makes one call at a time"),
+                  std::string::npos)
+            << e.what();
+      }
+    }
+  });
 }
 
 TEST(Threads, SaveTheSameFile) {
