@@ -776,21 +776,49 @@ Tensor full(const Shape& shape, Scalar value, TensorOptions options, Location wh
   }
   return generate(shape, options, where.in("full"), [&](std::int64_t) { return value; });
 }
+namespace {
+TensorOptions options_like(const Tensor& like, const char* function, Location where) {
+  detail::require_defined(like, function, where);
+  return detail::options_of(like);
+}
+TensorOptions options_like(const Tensor& like, DType dtype, const char* function, Location where) {
+  TensorOptions options = options_like(like, function, where);
+  options.dtype = dtype;
+  return options;
+}
+}  // namespace
+
 Tensor empty_like(const Tensor& like, Location where) {
-  detail::require_defined(like, "empty_like", where);
-  return zeros(like.shape(), detail::options_of(like), where.in("empty_like"));
+  const TensorOptions options = options_like(like, "empty_like", where);
+  return zeros(like.shape(), options, where.in("empty_like"));
 }
 Tensor zeros_like(const Tensor& like, Location where) {
-  detail::require_defined(like, "zeros_like", where);
-  return zeros(like.shape(), detail::options_of(like), where.in("zeros_like"));
+  const TensorOptions options = options_like(like, "zeros_like", where);
+  return zeros(like.shape(), options, where.in("zeros_like"));
 }
 Tensor ones_like(const Tensor& like, Location where) {
-  detail::require_defined(like, "ones_like", where);
-  return ones(like.shape(), detail::options_of(like), where.in("ones_like"));
+  const TensorOptions options = options_like(like, "ones_like", where);
+  return ones(like.shape(), options, where.in("ones_like"));
 }
 Tensor full_like(const Tensor& like, Scalar value, Location where) {
-  detail::require_defined(like, "full_like", where);
-  return full(like.shape(), value, detail::options_of(like), where.in("full_like"));
+  const TensorOptions options = options_like(like, "full_like", where);
+  return full(like.shape(), value, options, where.in("full_like"));
+}
+Tensor empty_like(const Tensor& like, DType dtype, Location where) {
+  const TensorOptions options = options_like(like, dtype, "empty_like", where);
+  return zeros(like.shape(), options, where.in("empty_like"));
+}
+Tensor zeros_like(const Tensor& like, DType dtype, Location where) {
+  const TensorOptions options = options_like(like, dtype, "zeros_like", where);
+  return zeros(like.shape(), options, where.in("zeros_like"));
+}
+Tensor ones_like(const Tensor& like, DType dtype, Location where) {
+  const TensorOptions options = options_like(like, dtype, "ones_like", where);
+  return ones(like.shape(), options, where.in("ones_like"));
+}
+Tensor full_like(const Tensor& like, Scalar value, DType dtype, Location where) {
+  const TensorOptions options = options_like(like, dtype, "full_like", where);
+  return full(like.shape(), value, options, where.in("full_like"));
 }
 
 Tensor arange(const detail::Length& end, Location where) {

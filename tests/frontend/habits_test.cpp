@@ -74,6 +74,11 @@ std::vector<std::pair<std::string, Sentence>> sentences() {
          const Tensor at = triu_indices(3, 4, 1);
          return g.x.index({at[0], at[1]});
        }},
+      {"view(-1)", [](const Given& g) { return g.x.view(-1) * 2; }},
+      {"reshape(-1)", [](const Given& g) { return g.x.T().reshape(-1); }},
+      {"reshape({})", [](const Given& g) { return g.x.sum().reshape({}); }},
+      {"zeros_like(x, dtype)", [](const Given& g) { return zeros_like(g.x, i64) + g.i.unsqueeze(1); }},
+      {"full_like(x, 2, dtype)", [](const Given& g) { return full_like(g.x, 2.5, f64) + ones_like(g.x, f64); }},
       {"concat", [](const Given& g) { return concat({g.x, g.y}, 1); }},
       {"clip", [](const Given& g) { return g.x.clip(-0.5, 0.5); }},
       {"unfold", [](const Given& g) { return g.x.unfold(1, 2, 1) * 1; }},

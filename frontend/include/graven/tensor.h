@@ -172,8 +172,17 @@ class Tensor {
   // ---- views ----
   /// One dimension may be -1: whatever is left. A view where strides allow it, a copy otherwise.
   Tensor reshape(const Shape& shape, Location where = Location::current()) const;
+  /// To one dimension: reshape(-1).
+  template <std::integral I>
+  Tensor reshape(I size, Location where = Location::current()) const {
+    return reshape(Shape{Dim(static_cast<std::int64_t>(size))}, where);
+  }
   /// As reshape, but an error where it would have to copy.
   Tensor view(const Shape& shape, Location where = Location::current()) const;
+  template <std::integral I>
+  Tensor view(I size, Location where = Location::current()) const {
+    return view(Shape{Dim(static_cast<std::int64_t>(size))}, where);
+  }
   Tensor flatten(std::int64_t start_dim = 0, std::int64_t end_dim = -1, Location where = Location::current()) const;
   Tensor transpose(std::int64_t dim0, std::int64_t dim1, Location where = Location::current()) const;
   /// Of a matrix.
@@ -500,6 +509,11 @@ Tensor empty_like(const Tensor& like, Location where = Location::current());
 Tensor zeros_like(const Tensor& like, Location where = Location::current());
 Tensor ones_like(const Tensor& like, Location where = Location::current());
 Tensor full_like(const Tensor& like, Scalar value, Location where = Location::current());
+/// On its device, of another dtype: zeros_like(x, i64).
+Tensor empty_like(const Tensor& like, DType dtype, Location where = Location::current());
+Tensor zeros_like(const Tensor& like, DType dtype, Location where = Location::current());
+Tensor ones_like(const Tensor& like, DType dtype, Location where = Location::current());
+Tensor full_like(const Tensor& like, Scalar value, DType dtype, Location where = Location::current());
 /// start, start + step, ... before end. i64 when all three are integers, f32 otherwise, unless a dtype is given. As
 /// many as there are by the step itself; start and step then become integers where the dtype is one of them.
 Tensor arange(Scalar end, Location where = Location::current());
