@@ -85,14 +85,19 @@ set(GRAVEN_COMPILES_BY_THE_TESTS_COMPILER emit frontend networks)
 string(JOIN : GRAVEN_EMITTED_AS_USERS Project.TrainingBuilds* Project.InferenceBuilds* Project.EveryCompiler*
        HostileNames.* Versions.* Processors/*)
 
+# What emitted files include of the standard library, for those that precompile it.
+set(GRAVEN_HEADERS_OF_PROJECTS
+    algorithm array charconv chrono cmath cstddef cstdint cstdio cstdlib cstring exception functional future
+    initializer_list iterator limits map memory new optional span stdexcept string string_view thread tuple type_traits
+    utility vector)
+
 # More than half of what such a graph takes to compile by clang++ are the standard library's headers: they stand
 # precompiled, with the flags of codegen/build/jit_cpu.cpp. A command of several words has no blanks in them.
 set(GRAVEN_JUST_IN_TIME_COMPILER ${GRAVEN_TEST_COMPILER})
 if(GRAVEN_TEST_LAUNCHER AND NOT CMAKE_BINARY_DIR MATCHES "[ ;]")
   set(just_in_time ${CMAKE_BINARY_DIR}/just_in_time)
   set(text)
-  foreach(header algorithm array charconv chrono cmath cstddef cstdint cstdlib cstring exception functional limits map
-          memory new span stdexcept string string_view thread tuple type_traits utility vector)
+  foreach(header ${GRAVEN_HEADERS_OF_PROJECTS})
     string(APPEND text "#include <${header}>\n")
   endforeach()
   file(CONFIGURE OUTPUT ${just_in_time}/standard.h CONTENT "${text}")

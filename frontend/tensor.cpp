@@ -777,33 +777,16 @@ Tensor full(const Shape& shape, Scalar value, TensorOptions options, Location wh
   return generate(shape, options, where.in("full"), [&](std::int64_t) { return value; });
 }
 namespace {
-TensorOptions options_like(const Tensor& like, const char* function, Location where) {
-  detail::require_defined(like, function, where);
-  return detail::options_of(like);
-}
 TensorOptions options_like(const Tensor& like, DType dtype, const char* function, Location where) {
-  TensorOptions options = options_like(like, function, where);
+  detail::require_defined(like, function, where);
+  TensorOptions options = detail::options_of(like);
   options.dtype = dtype;
   return options;
 }
+/// Of an undefined tensor any: the function that is given it says so.
+DType dtype_like(const Tensor& like) { return like.defined() ? like.dtype() : DType::f32; }
 }  // namespace
 
-Tensor empty_like(const Tensor& like, Location where) {
-  const TensorOptions options = options_like(like, "empty_like", where);
-  return zeros(like.shape(), options, where.in("empty_like"));
-}
-Tensor zeros_like(const Tensor& like, Location where) {
-  const TensorOptions options = options_like(like, "zeros_like", where);
-  return zeros(like.shape(), options, where.in("zeros_like"));
-}
-Tensor ones_like(const Tensor& like, Location where) {
-  const TensorOptions options = options_like(like, "ones_like", where);
-  return ones(like.shape(), options, where.in("ones_like"));
-}
-Tensor full_like(const Tensor& like, Scalar value, Location where) {
-  const TensorOptions options = options_like(like, "full_like", where);
-  return full(like.shape(), value, options, where.in("full_like"));
-}
 Tensor empty_like(const Tensor& like, DType dtype, Location where) {
   const TensorOptions options = options_like(like, dtype, "empty_like", where);
   return zeros(like.shape(), options, where.in("empty_like"));
@@ -819,6 +802,12 @@ Tensor ones_like(const Tensor& like, DType dtype, Location where) {
 Tensor full_like(const Tensor& like, Scalar value, DType dtype, Location where) {
   const TensorOptions options = options_like(like, dtype, "full_like", where);
   return full(like.shape(), value, options, where.in("full_like"));
+}
+Tensor empty_like(const Tensor& like, Location where) { return empty_like(like, dtype_like(like), where); }
+Tensor zeros_like(const Tensor& like, Location where) { return zeros_like(like, dtype_like(like), where); }
+Tensor ones_like(const Tensor& like, Location where) { return ones_like(like, dtype_like(like), where); }
+Tensor full_like(const Tensor& like, Scalar value, Location where) {
+  return full_like(like, value, dtype_like(like), where);
 }
 
 Tensor arange(const detail::Length& end, Location where) {
